@@ -1,0 +1,77 @@
+# Everything a developer runs. On a fresh machine git, make and Python 3.11 are enough.
+#
+#   make demo TORCH_ARGS="--index-url URL"   takes torch from another index, such as one of CPU builds
+#   make test PYTEST_ARGS="-k pooling -x"    passes arguments on to pytest
+
+PYTHON ?= python3.11
+TORCH ?= 2.13.0
+TORCH_ARGS ?=
+PYTEST_ARGS ?=
+DEMO_OUT ?= guarddiff-demo
+
+VENV ?= .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed-torch-$(TORCH)
+
+# The second environment: a newer torch, and the packages of models that people really export.
+VENV_214 ?= .venv-214
+PY_214 := $(VENV_214)/bin/python
+STAMP_214 := $(VENV_214)/.installed
+PACKAGES_214 := torch==2.14.1 torchvision==0.29.1 timm transformers
+
+OMP_NUM_THREADS ?= 2
+export OMP_NUM_THREADS
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-214 lint types bench bench-214 clean
+
+help:
+	@echo "make demo       run the main job on three small models and print warnings and report paths"
+	@echo "make test       all tests, with coverage"
+	@echo "make lint       ruff"
+	@echo "make types      mypy --strict"
+	@echo "make bench      what guarddiff adds to an export (bench-214: in the second environment)"
+	@echo "make test-214   the tests that need torch 2.14.1, torchvision, timm and transformers"
+	@echo "make clean      remove environments, caches and the demo's folder"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml Makefile
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: set PYTHON=..., as in 'make $(MAKECMDGOALS) PYTHON=python3.12'" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --disable-pip-version-check $(TORCH_ARGS) torch==$(TORCH)
+	$(PY) -m pip install --disable-pip-version-check -e ".[test,lint]"
+	@rm -f $(VENV)/.installed-*
+	@touch $@
+
+$(STAMP_214): pyproject.toml Makefile
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: set PYTHON=..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV_214)
+	$(PY_214) -m pip install --disable-pip-version-check $(TORCH_ARGS) $(PACKAGES_214)
+	$(PY_214) -m pip install --disable-pip-version-check -e ".[test]"
+	@touch $@
+
+demo: $(STAMP)
+	$(PY) -m guarddiff.demo --out $(DEMO_OUT)
+
+test: $(STAMP)
+	$(PY) -m pytest --cov --cov-report=term $(PYTEST_ARGS)
+
+test-214: $(STAMP_214)
+	$(PY_214) -m pytest -m torch214 $(PYTEST_ARGS)
+
+lint: $(STAMP)
+	$(PY) -m ruff check .
+
+types: $(STAMP)
+	$(PY) -m mypy
+
+bench: $(STAMP)
+	$(PY) tests/benchmarks/overhead.py
+
+bench-214: $(STAMP_214)
+	$(PY_214) tests/benchmarks/overhead.py
+
+clean:
+	rm -rf .venv .venv-214 build dist guarddiff-demo
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.* htmlcov

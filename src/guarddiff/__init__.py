@@ -1,0 +1,70 @@
+"""guarddiff: ``torch.onnx.export`` that says when a dynamic dimension was specialized, and proves it.
+
+Public names are loaded at first use, so that a saved report renders without importing torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from guarddiff.core.errors import (
+        GuarddiffError,
+        ReportFileError,
+        ReportWriteError,
+        SpecializationError,
+        SpecializationWarning,
+    )
+    from guarddiff.core.finding import Counterexample, Finding
+    from guarddiff.export import check, export, last_report, report_of, watch
+    from guarddiff.report import Report, load_report
+
+__version__ = "0.1.0"
+
+_PLACES = {
+    "GuarddiffError": "guarddiff.core.errors",
+    "ReportFileError": "guarddiff.core.errors",
+    "ReportWriteError": "guarddiff.core.errors",
+    "SpecializationError": "guarddiff.core.errors",
+    "SpecializationWarning": "guarddiff.core.errors",
+    "Counterexample": "guarddiff.core.finding",
+    "Finding": "guarddiff.core.finding",
+    "Report": "guarddiff.report",
+    "load_report": "guarddiff.report",
+    "check": "guarddiff.export",
+    "export": "guarddiff.export",
+    "last_report": "guarddiff.export",
+    "report_of": "guarddiff.export",
+    "watch": "guarddiff.export",
+}
+
+__all__ = [
+    "Counterexample",
+    "Finding",
+    "GuarddiffError",
+    "Report",
+    "ReportFileError",
+    "ReportWriteError",
+    "SpecializationError",
+    "SpecializationWarning",
+    "__version__",
+    "check",
+    "export",
+    "last_report",
+    "load_report",
+    "report_of",
+    "watch",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_PLACES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,179 @@
+"""Changes and origins → findings, one per root cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from guarddiff.core import domain
+from guarddiff.core.dims import Dimension
+from guarddiff.core.domain import SizeRange
+from guarddiff.core.evidence import Evidence, Group, StaticDimension
+from guarddiff.core.finding import Finding
+from guarddiff.core.origin import Origin
+from guarddiff.core.report import Change, Effect
+from guarddiff.core.snapshot import Guard
+from guarddiff.core.stage import Stage
+
+
+@dataclass
+class Attribution:
+    """Findings without verdicts, and every change with its effect. ``unsure`` are guards of changes that exclude
+    the sizes 0 and 1 only: (stage, origin, guards), tried with ``replay="full"``."""
+
+    findings: list[Finding] = field(default_factory=list)
+    changes: list[Change] = field(default_factory=list)
+    small: list[Finding] = field(default_factory=list)
+
+
+def attribute(evidence: Evidence) -> Attribution:
+    """Solve each group of guards and make a finding of every one that restricts what was declared.
+
+    A group at capture that excludes nothing beyond what an earlier finding of that stage excludes is a
+    consequence of it, no root cause of its own.
+    """
+    result = Attribution()
+    for finding in _static_findings(evidence):
+        result.findings.append(finding)
+    stages: tuple[Stage, ...] = ("capture", "decompose")
+    for stage in stages:
+        for group in _groups(evidence, stage):
+            _attribute_group(result, evidence, group)
+    return result
+
+
+def _attribute_group(result: Attribution, evidence: Evidence, group: Group) -> None:
+    texts = usable(group.guards)
+    given = [g for f in result.findings if f.stage == "capture" for g in f.guards]
+    declared, example = evidence.declared or {}, evidence.example or {}
+    effect: Effect = "unbacked"
+    if texts:
+        effect = _effect(texts, declared, example)
+        if effect == "restricts" and given and _effect(texts, declared, example, given) in ("none", "small"):
+            effect = "entailed"
+    if effect in ("restricts", "unknown") or (effect == "small" and group.origin.branch):
+        kept = _restricting(texts, declared, example) if effect == "restricts" else texts
+        result.changes.append(Change(group.stage, group.guards, effect, len(result.findings)))
+        result.findings.append(make(evidence, group.stage, group.origin, kept))
+    else:
+        result.changes.append(Change(group.stage, group.guards, effect))
+        if effect == "small":
+            result.small.append(make(evidence, group.stage, group.origin, texts))
+
+
+def usable(guards: Iterable[Guard]) -> list[str]:
+    """Texts of the guards that speak of input dimensions alone, without repetitions."""
+    return list(dict.fromkeys(g.text for g in guards if not g.unbacked and g.variables))
+
+
+def _effect(
+    texts: Sequence[str], declared: dict[str, SizeRange], example: dict[str, int], given: Sequence[str] = ()
+) -> Effect:
+    found = domain.effect(texts, declared, example, given=given)
+    return found  # type: ignore[return-value]
+
+
+def _restricting(texts: list[str], declared: dict[str, SizeRange], example: dict[str, int]) -> list[str]:
+    """The guards that exclude some size of 2 or more by themselves; all of them where none does alone."""
+    if len(texts) == 1:
+        return texts
+    alone = [text for text in texts if _effect([text], declared, example) in ("restricts", "unknown")]
+    return alone or texts
+
+
+def make(evidence: Evidence, stage: Stage, origin: Origin, texts: Sequence[str]) -> Finding:
+    """A finding without verdict: its dimensions are those that the guards really restrict."""
+    variables = _variables(texts)
+    declared = {v: s for v, s in (evidence.declared or {}).items() if v in variables}
+    admitted = domain.admitted(texts, declared, evidence.example or {})
+    touched = [
+        replace(dim, admitted=admitted[variable])
+        for dim in evidence.dims
+        if (variable := _variable(dim)) in variables and variable in admitted
+    ]
+    narrowed = [dim for dim in touched if dim.admitted is not None and not dim.admitted.whole]
+    return Finding(
+        dims=tuple(narrowed or touched),
+        stage=stage,
+        op=origin.op or "unknown",
+        origin=origin,
+        guards=tuple(texts),
+        inputs=evidence.dims,
+    )
+
+
+def _variables(texts: Sequence[str]) -> set[str]:
+    found: set[str] = set()
+    for text in texts:
+        try:
+            found |= domain.parse(text).variables
+        except domain.GuardTextError:
+            continue
+    return found
+
+
+def _variable(dim: Dimension) -> str:
+    """The variable that a dimension's size depends on: its own, or the root of a derived one."""
+    if dim.size == dim.name:
+        return dim.name
+    try:
+        return next(iter(domain.parse(dim.size).variables), dim.name)
+    except domain.GuardTextError:
+        return dim.name
+
+
+def _groups(evidence: Evidence, stage: Stage) -> list[Group]:
+    """The groups of a stage, with what the state gained beyond them: a range that no seen guard explains."""
+    groups = [group for group in evidence.groups if group.stage == stage]
+    seen = [text for group in evidence.groups for text in usable(group.guards)]
+    seen_here = bool(groups)
+    leftover: list[Guard] = []
+    for of, guard in evidence.state:
+        if of != stage or guard.unbacked or guard.text in seen:
+            continue
+        if guard.kind == "replacement" or (seen_here and guard.kind not in ("range", "constraint")):
+            continue
+        if _effect([guard.text], evidence.declared or {}, evidence.example or {}, seen) in ("restricts", "unknown"):
+            leftover.append(guard)
+    return _attach(groups, leftover, stage)
+
+
+def _attach(groups: list[Group], leftover: list[Guard], stage: Stage) -> list[Group]:
+    """Give each unexplained guard to the last group of its stage on the same dimension, else to a group of its own."""
+    alone: list[Guard] = []
+    for guard in leftover:
+        for index in range(len(groups) - 1, -1, -1):
+            if any(set(guard.variables) & set(own.variables) for own in groups[index].guards):
+                groups[index] = replace(groups[index], guards=(*groups[index].guards, guard))
+                break
+        else:
+            alone.append(guard)
+    by_variable: dict[tuple[str, ...], list[Guard]] = {}
+    for guard in alone:
+        by_variable.setdefault(guard.variables, []).append(guard)
+    return groups + [Group(stage, Origin(), tuple(guards)) for guards in by_variable.values()]
+
+
+def _static_findings(evidence: Evidence) -> list[Finding]:
+    """Declared-dynamic dimensions that are fixed in the ONNX inputs: one finding per place that fixed them."""
+    grouped: dict[tuple[object, ...], list[StaticDimension]] = {}
+    for static in evidence.static:
+        grouped.setdefault((static.stage, static.origin), []).append(static)
+    found = []
+    for (_, _), statics in grouped.items():
+        first = statics[0]
+        guards = tuple(dict.fromkeys(f"{s.dim.size} == {s.size}" for s in statics))
+        only = {s.dim.place: domain.admitted([f"n == {s.size}"], {"n": SizeRange()}, {"n": s.size})["n"] for s in statics}
+        dims = tuple(replace(s.dim, admitted=only[s.dim.place]) for s in statics)
+        op = first.origin.op or ("torch.onnx.export" if first.stage == "declare" else "torch.export")
+        found.append(
+            Finding(dims, first.stage, op, first.origin, guards, reason=_static_reason(first), inputs=evidence.dims)
+        )
+    return found
+
+
+def _static_reason(static: StaticDimension) -> str:
+    if static.stage == "capture":
+        return "torch.export refused the declared dimension, and the exporter tried again with a fixed size"
+    instead = f"; it made {', '.join(static.instead)} dynamic instead" if static.instead else ""
+    return f"torch did not take the dimension as dynamic from what was declared{instead}"

@@ -1,0 +1,48 @@
+"""Which ONNX node, attribute or initializer carries the baked size of a finding."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from guarddiff.core.evidence import OnnxNodeInfo
+from guarddiff.core.finding import Finding, OnnxNode
+
+_NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
+_MOST = 12
+
+
+def carriers(finding: Finding, nodes: Sequence[OnnxNodeInfo]) -> tuple[OnnxNode, ...]:
+    """ONNX nodes of the finding's FX node (or source line, where it has none) that hold one of its numbers.
+
+    Its numbers are the example sizes of its dimensions, their products, and the constants of its guards; 0 and
+    1 tell nothing. At most twelve nodes are named.
+    """
+    numbers = _numbers(finding)
+    found = []
+    for node in nodes:
+        if not _belongs(finding, node):
+            continue
+        places = [
+            f"{kind} {name} = {list(values)}"
+            for kind, rows in (("attribute", node.attributes), ("initializer", node.constants))
+            for name, values in rows
+            if numbers.intersection(values)
+        ]
+        if places:
+            found.append(OnnxNode(node.name, node.op_type, "; ".join(places)))
+    return tuple(found[:_MOST])
+
+
+def _numbers(finding: Finding) -> set[int]:
+    sizes = [dim.example for dim in finding.dims]
+    found = set(sizes) | {a * b for a in sizes for b in sizes}
+    for guard in finding.guards:
+        found.update(int(text) for text in _NUMBER.findall(re.sub(r"\[\d+\]", "", guard)) if len(text) < 10)
+    return found - {0, 1}
+
+
+def _belongs(finding: Finding, node: OnnxNodeInfo) -> bool:
+    if finding.origin.node is not None:
+        return finding.origin.node in node.roots
+    return finding.origin.source is not None and str(finding.origin.source) == node.source

@@ -1,0 +1,159 @@
+"""Guards read and sorted: which dimensions are equal, which are tied, which can't be known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from guarddiff.core.guard_text import Expression, GuardTextError, conjuncts, parse
+from guarddiff.core.points import Group, grid, group_of, truth
+from guarddiff.core.words import SizeRange
+
+_PAIRS = 100_000  # combinations tried to see whether two dimensions are equal
+
+_Array = NDArray[Any]
+
+
+@dataclass
+class Read:
+    """Guards sorted by what can be done with them."""
+
+    good: list[Expression] = field(default_factory=list)
+    constant: list[Expression] = field(default_factory=list)  # guards without variables
+    touched: list[set[str]] = field(default_factory=list)  # what each unreadable guard is about
+    opaque: bool = False  # an unreadable guard that could be about anything
+
+
+_NAME = re.compile(r"([^\W\d]\w*)(?:\s*\[\s*(-?\d+)\s*\])?")
+
+
+def read_guards(guards: Sequence[str], declared: Mapping[str, SizeRange]) -> Read:
+    """Parse the guards once each; what names an undeclared dimension counts as unreadable."""
+    read = Read()
+    good: dict[str, Expression] = {}
+    for text in dict.fromkeys(guards):
+        try:
+            parts = [parse(part) for part in conjuncts(text)]
+        except GuardTextError:
+            words = {name if axis == "" else f"{name}[{axis}]" for name, axis in _NAME.findall(text)}
+            read.opaque = read.opaque or not words
+            read.touched.append({name for name in declared if name in words or name.split("[")[0] in words})
+            continue
+        for expression in parts:
+            if not expression.variables:
+                read.constant.append(expression)
+            elif expression.variables <= declared.keys():
+                good[expression.text] = expression
+            else:
+                read.touched.append(set(expression.variables & declared.keys()))
+    read.good = list(good.values())
+    return read
+
+
+@dataclass
+class System:
+    """Groups of equal dimensions, and the guards that tie several groups."""
+
+    groups: list[Group]
+    owner: dict[str, int]
+    cross: list[Expression]
+    ties: dict[int, list[Expression]]  # the same guards by each group they name
+
+    def indices(self, expression: Expression) -> list[int]:
+        return sorted({self.owner[name] for name in expression.variables})
+
+    def truth(self, expression: Expression, sizes: Mapping[int, _Array]) -> tuple[_Array, _Array]:
+        """Where the guard is known to hold, and where it is known not to; sizes by index of their group."""
+        return truth(expression, {name: sizes[self.owner[name]] for name in expression.variables})
+
+    def combinations(self, indices: Sequence[int], rows: _Array, guards: Iterable[Expression],
+                     budget: int) -> tuple[dict[int, _Array], _Array]:  # fmt: skip
+        """A grid for these groups, and where on it the groups' own guards hold.
+
+        The first group takes ``rows``, which its own guards must admit.
+        """
+        groups = [self.groups[index] for index in indices]
+        sizes = dict(zip(indices, grid(groups, rows, constants_of(guards), budget), strict=True))
+        inside = np.ones_like(sizes[indices[0]], dtype=bool)
+        for index in indices[1:]:
+            inside = inside & self.groups[index].admits(sizes[index])
+        return sizes, inside
+
+
+def system_of(guards: Sequence[Expression], declared: Mapping[str, SizeRange], example: Mapping[str, int],
+            horizon: int) -> System:  # fmt: skip
+    """The declared dimensions under these guards."""
+    single = {name: group_of([name], [span], [example.get(name)], horizon) for name, span in declared.items()}
+    sets = [{first, second} for first, second in _equalities(guards, single)]
+    groups = []
+    for names in connected([{name} for name in declared] + sets):
+        ordered = [name for name in declared if name in names]
+        spans = [declared[name] for name in ordered]
+        groups.append(group_of(ordered, spans, [example.get(name) for name in ordered], horizon))
+    owner = {name: index for index, group in enumerate(groups) for name in group.names}
+    system = System(groups, owner, [], {})
+    for expression in guards:
+        indices = system.indices(expression)
+        if len(indices) == 1:
+            groups[indices[0]].own.append(expression)
+            continue
+        system.cross.append(expression)
+        for index in indices:
+            system.ties.setdefault(index, []).append(expression)
+    return system
+
+
+def connected(sets: Iterable[set[Any]]) -> list[set[Any]]:
+    """Union of the sets that share members, in order of first appearance."""
+    home: dict[Any, set[Any]] = {}
+    for members in sets:
+        merged = max((home[member] for member in members if member in home), key=len, default=set())
+        for member in members:
+            smaller = home.get(member, {member})
+            if smaller is not merged:
+                merged |= smaller
+                home.update(dict.fromkeys(smaller, merged))
+    return list({id(found): found for found in home.values()}.values())
+
+
+def _equalities(guards: Sequence[Expression], single: Mapping[str, Group]) -> list[tuple[str, str]]:
+    """Pairs of dimensions that their guards force to be equal, found by trying sizes, not by the text."""
+    pairs: dict[tuple[str, str], list[Expression]] = {}
+    for expression in guards:
+        if len(expression.variables) == 2:
+            first, second = sorted(expression.variables)
+            pairs.setdefault((first, second), []).append(expression)
+    found = []
+    for (first, second), tying in pairs.items():
+        alone: list[list[Expression]] = [[expression] for expression in tying]
+        candidates = alone + [tying] if len(tying) > 1 else alone
+        if any(_diagonal(single[first], single[second], some) for some in candidates):
+            found.append((first, second))
+    return found
+
+
+def _diagonal(first: Group, second: Group, guards: Sequence[Expression]) -> bool:
+    """Whether the guards admit a pair of sizes (0 aside) just when the two are equal."""
+    rows = first.sample
+    rows = rows[rows >= 1]
+    left, right = grid([first, second], rows, constants_of(guards), _PAIRS)
+    same, apart = np.asarray(True), np.asarray(False)
+    for expression in guards:
+        true, false = truth(expression, {first.names[0]: left, second.names[0]: right})
+        same, apart = same & true, apart | false
+    looked_at = right >= 1
+    off = (left != right) & looked_at
+    on = rows[second.satisfies(rows)]
+    if not on.size or (same & off).any() or not (apart & off).any():
+        return False
+    return all(truth(expression, {first.names[0]: on, second.names[0]: on})[0].all() for expression in guards)
+
+
+def constants_of(guards: Iterable[Expression]) -> set[int]:
+    """The integers written in the guards."""
+    return {number for expression in guards for number in expression.constants}

@@ -1,0 +1,197 @@
+"""One export from recording to report: the stages in order, each of which may fail without failing the export."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+from guarddiff.analysis import attribute, constants, notes
+from guarddiff.core.errors import ReportWriteError, SpecializationError
+from guarddiff.core.evidence import Evidence
+from guarddiff.core.finding import Finding
+from guarddiff.core.report import Missing, overall
+from guarddiff.options import Options
+from guarddiff.replay import prove, search
+from guarddiff.replay.inputs import Example
+from guarddiff.report import Report
+from guarddiff.torch_bridge import evidence as evidence_of
+from guarddiff.torch_bridge import hooks, onnx_nodes, probe, replaying
+from guarddiff.torch_bridge.record import Recording
+
+logger = logging.getLogger("guarddiff")
+logger.addHandler(logging.NullHandler())
+
+_Part = TypeVar("_Part")
+_reports: weakref.WeakKeyDictionary[Any, Report] = weakref.WeakKeyDictionary()
+_last = threading.local()
+
+
+class Pipeline:
+    """Turns one recorded call of the exporter into a report.
+
+    ``recording`` is given to the hooks. ``finish`` makes the report; it is called when torch has made the
+    program and before the model file is written, or after an export that raised.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.recording = Recording(on_program=lambda _: self.finish())
+        self.report: Report | None = None
+        self._missing: list[Missing] = []
+
+    def finish(self, error: BaseException | None = None) -> Report:
+        """The report, written where the user asked for it. Raises SpecializationError with ``on_finding="raise"``."""
+        if self.report is not None:
+            return self.report
+        with hooks.recording(None):
+            report = self._guarded("the report", self._report, Report())
+        report.error = f"{type(error).__name__}: {str(error)[:2000]}" if error is not None else None
+        report.environment = self._guarded("the environment", probe.versions, {})
+        self._close(report)
+        return report
+
+    def _close(self, report: Report) -> None:
+        report.missing = tuple(dict.fromkeys((*probe.missing_names(), *self.recording.missing, *self._missing)))
+        report.status = overall(report.findings, report.missing)
+        self.report = report
+        self._write(report)
+        _remember(report)
+        loud = [finding for finding in report.findings if finding.warns]
+        if loud and self.options.on_finding == "raise" and report.error is None:
+            raise SpecializationError("\n\n".join(self.texts()), report)
+
+    def texts(self) -> list[str]:
+        """The warning of each finding that the user has to hear of."""
+        from guarddiff.render.text import warning_text
+
+        findings = self.report.findings if self.report else ()
+        return [self._guarded("a warning", lambda f=f: warning_text(f), "") for f in findings if f.warns]
+
+    def _report(self) -> Report:
+        recording = self.recording
+        report = Report(model=type(recording.model).__name__, program=recording.program)
+        if recording.captured is None:
+            return report
+        built = self._guarded("the evidence", lambda: evidence_of.build(recording), None)
+        if built is None:
+            return report
+        evidence, inputs = built
+        report.inputs, report.stages = evidence.inputs, evidence.snapshots
+        found = self._guarded("the findings", lambda: attribute.attribute(evidence), attribute.Attribution())
+        report.changes = tuple(found.changes)
+        report.notes = self._guarded("the notes", lambda: notes.fixed_outputs(evidence), ())
+        findings = self._guarded("the verdicts", lambda: self._verdicts(evidence, inputs, found), found.findings)
+        report.findings = tuple(self._guarded("the ONNX nodes", lambda: self._with_nodes(findings), findings))
+        return report
+
+    def _verdicts(
+        self, evidence: Evidence, inputs: evidence_of.Inputs, found: attribute.Attribution
+    ) -> list[Finding]:
+        full = self.options.replay == "full"
+        if self.options.replay == "off":
+            return [dataclasses.replace(f, reason=_join(f.reason, 'replay="off": nothing was run')) for f in found.findings]
+        if not found.findings and not full:
+            return []
+        prover = self._prover(evidence, inputs)
+        if prover is None:
+            why = "a program that was exported before has no example inputs to run"
+            return [dataclasses.replace(f, reason=_join(f.reason, why)) for f in found.findings]
+        proved = prover.prove(found.findings)
+        if full and self.recording.program is not None:
+            outcome = search.search(prover, proved, found.small, self._unoptimized)
+            proved, self._missing = outcome.findings, [*self._missing, *outcome.missing]
+        return proved
+
+    def _prover(self, evidence: Evidence, inputs: evidence_of.Inputs) -> prove.Prover | None:
+        recording = self.recording
+        example = _example(recording, inputs)
+        if example is None:
+            return None
+        tools = prove.Tools(
+            program=recording.program,
+            captured=recording.captured,
+            decomposed=recording.decomposed,
+            size_text=inputs.namer.size,
+            export_operator=lambda module, args, shapes: replaying.export_again(
+                recording, module, args, dynamic_shapes=shapes, optimize=recording.optimize
+            ),
+            fake_accepts=replaying.fake_accepts,
+            flatten=replaying.flatten,
+        )
+        model = recording.model
+        if isinstance(model, torch.export.ExportedProgram):
+            model = model.module()
+        return prove.Prover(tools, model, example, evidence.dims, evidence.declared or {}, evidence.example or {})
+
+    def _unoptimized(self) -> Any:
+        """The same program without the ONNX optimizer, to tell its faults from those of the translation."""
+        return replaying.export_again(self.recording, self.recording.captured, (), optimize=False)
+
+    def _with_nodes(self, findings: list[Finding]) -> list[Finding]:
+        if not findings or self.recording.program is None:
+            return findings
+        nodes = onnx_nodes.read(self.recording.program)
+        return [dataclasses.replace(f, onnx_nodes=constants.carriers(f, nodes)) for f in findings]
+
+    def _write(self, report: Report) -> None:
+        if self.options.report_to is None:
+            return
+        try:
+            report.write(self.options.report_to)
+        except ReportWriteError as error:
+            logger.error("%s", error)
+            self._missing.append(Missing("the written report", str(error)))
+            report.missing = (*report.missing, self._missing[-1])
+            report.status = overall(report.findings, report.missing)
+        except Exception as error:
+            self.recording.failed("the written report", error)
+
+    def _guarded(self, part: str, make: Callable[[], _Part], instead: _Part) -> _Part:
+        """What ``make`` gives; an error of ours is logged and told in the report, and ``instead`` is given."""
+        try:
+            return make()
+        except Exception as error:
+            self.recording.failed(part, error)
+            return instead
+
+
+def _example(recording: Recording, inputs: evidence_of.Inputs) -> Example | None:
+    """The example inputs with their ONNX names; None for a program that holds none."""
+    parts = evidence_of.example_parts(recording, inputs)
+    return Example(*parts) if parts is not None else None
+
+
+def _join(first: str, second: str) -> str:
+    return f"{first}; {second}" if first else second
+
+
+def _remember(report: Report) -> None:
+    program = report.program
+    kept = dataclasses.replace(report, program=None)
+    _last.report = (kept, weakref.ref(program) if program is not None else None)
+    if program is not None:
+        _reports[program] = kept
+
+
+def report_of(program: Any) -> Report:
+    """What was found while ``program`` was exported.
+
+    Raises KeyError for a program that guarddiff did not see being exported.
+    """
+    try:
+        kept = _reports[program]
+    except (KeyError, TypeError):
+        raise KeyError("this program was not exported through guarddiff (or another copy of it was)") from None
+    return dataclasses.replace(kept, program=program)
+
+
+def last_report() -> Report | None:
+    """The newest report of this thread, also after an export that raised; None before the first export."""
+    kept, program = getattr(_last, "report", (None, None))
+    return dataclasses.replace(kept, program=program() if program is not None else None) if kept is not None else None

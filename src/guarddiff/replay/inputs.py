@@ -1,0 +1,116 @@
+"""Inputs at other sizes, in the example's own domain.
+
+Floats are drawn from the example's mean and spread and kept inside its range, integers from its own values,
+masks (two values at most) are tiled so that their rows keep their structure, constants stay constant, sorted
+inputs stay sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+MOST_ELEMENTS = 2**26
+"""No single input is made larger than this, whatever the declared range allows."""
+
+
+class TooLarge(ValueError):
+    """An input would be larger than the budget; a smaller size must do."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """The example inputs: leaves in order, the ONNX name of each (None for those that are no ONNX input), and how to
+    put leaves back into (args, kwargs)."""
+
+    leaves: tuple[Any, ...]
+    names: tuple[str | None, ...]
+    spec: Any
+    unflatten: Any
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """ONNX input name to shape, for the tensors."""
+        return {
+            name: tuple(leaf.shape)
+            for name, leaf in zip(self.names, self.leaves)
+            if name is not None and isinstance(leaf, torch.Tensor)
+        }
+
+    def at(self, shapes: dict[str, tuple[int, ...]], seed: int = 0) -> list[Any]:
+        """Leaves at these shapes. Raises TooLarge."""
+        generator = torch.Generator().manual_seed(seed)
+        return [
+            resized(leaf, shapes[name], generator) if name in shapes and isinstance(leaf, torch.Tensor) else leaf
+            for name, leaf in zip(self.names, self.leaves)
+        ]
+
+    def call(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """(args, kwargs) holding these leaves."""
+        args, kwargs = self.unflatten(list(leaves), self.spec)
+        return tuple(args), dict(kwargs)
+
+
+def resized(tensor: torch.Tensor, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
+    """A tensor of this shape with values like those of ``tensor``; its clone where the shape is the same."""
+    plain = tensor.detach().cpu()
+    if tuple(plain.shape) == tuple(shape):
+        return plain.clone()
+    total = 1
+    for size in shape:
+        total *= int(size)
+    if total > MOST_ELEMENTS:
+        raise TooLarge(f"an input of shape {tuple(shape)} has more than {MOST_ELEMENTS:,} elements")
+    if plain.numel() == 0:
+        return _from_nothing(plain, shape, generator)
+    if plain.is_complex():
+        real, imag = (resized(part, shape, generator) for part in (plain.real, plain.imag))
+        return torch.complex(real.contiguous(), imag.contiguous()).to(plain.dtype)
+    values = plain.reshape(-1)
+    few = torch.unique(values[:4096])
+    if few.numel() <= 2 and values.numel() > 1 and _all_in(values, few):
+        return _tiled(plain, shape)
+    drawn = _floats(plain, shape, generator) if plain.is_floating_point() else _drawn(values, shape, generator)
+    return drawn.sort(-1).values if _is_sorted(plain) else drawn
+
+
+def _all_in(values: torch.Tensor, few: torch.Tensor) -> bool:
+    return bool(torch.isin(values, few).all()) if values.numel() > 4096 else True
+
+
+def _from_nothing(plain: torch.Tensor, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
+    if plain.is_floating_point():
+        return torch.randn(tuple(shape), generator=generator).to(plain.dtype)
+    return torch.zeros(tuple(shape), dtype=plain.dtype)
+
+
+def _floats(plain: torch.Tensor, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
+    work = plain.to(torch.float64)
+    finite = work[torch.isfinite(work)]
+    if finite.numel() == 0:
+        return _tiled(plain, shape)
+    spread = float(finite.std()) if finite.numel() > 1 else 1.0
+    drawn = torch.randn(tuple(shape), generator=generator, dtype=torch.float64) * spread + float(finite.mean())
+    if finite.numel() > 1:
+        drawn = drawn.clamp(float(finite.min()), float(finite.max()))
+    return drawn.to(plain.dtype)
+
+
+def _drawn(values: torch.Tensor, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
+    return values[torch.randint(values.numel(), tuple(shape), generator=generator)]
+
+
+def _tiled(plain: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    for axis, size in enumerate(shape):
+        plain = plain.index_select(axis, torch.arange(size) % plain.shape[axis])
+    return plain.contiguous()
+
+
+def _is_sorted(plain: torch.Tensor) -> bool:
+    """Sorted along the last axis, with enough values for that to be no accident."""
+    if plain.dim() == 0 or plain.shape[-1] < 3 or plain.dtype == torch.bool:
+        return False
+    return bool((plain[..., 1:] >= plain[..., :-1]).all())

@@ -1,0 +1,264 @@
+"""Verdicts: run eager PyTorch and ONNX Runtime at sizes that break a finding's guards."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from guarddiff.core.dims import Dimension
+from guarddiff.core.domain import SizeRange
+from guarddiff.core.finding import Counterexample, Finding, Verdict
+from guarddiff.replay import isolate, sizes
+from guarddiff.replay.inputs import Example
+from guarddiff.replay.run import Eager, Outcome, Pair, Session, Unavailable
+from guarddiff.replay.sizes import Point
+
+logger = logging.getLogger("guarddiff")
+
+ENOUGH = 3
+"""Sizes that break a guard and agree, before it is called harmless."""
+SECONDS = 120.0
+"""Budget of one export's replay; what has not been tried by then stays unconfirmed."""
+
+
+@dataclass
+class Tools:
+    """What the replay needs from outside.
+
+    Attributes:
+        program: The ONNXProgram; None when the export raised.
+        captured: The captured program, from which operators are taken.
+        decomposed: The program after decomposition; None when the export raised before.
+        size_text: A symbolic size → int or text over dimension variables.
+        export_operator: (module, args, dynamic_shapes) → ONNXProgram of one operator.
+        fake_accepts: (module, call) → whether it accepts the inputs; None when it can't be told.
+        flatten: Nested value → leaves.
+    """
+
+    program: Any
+    captured: Any
+    decomposed: Any
+    size_text: Callable[[Any], int | str]
+    export_operator: Callable[[Any, tuple[Any, ...], Any], Any]
+    fake_accepts: Callable[[Any, Callable[[Any], Any]], bool | None]
+    flatten: Callable[[Any], Sequence[Any]]
+
+
+@dataclass
+class Prover:
+    """Gives findings their verdicts. ``model`` is the user's module."""
+
+    tools: Tools
+    model: Any
+    example: Example
+    dims: Sequence[Dimension]
+    declared: Mapping[str, SizeRange]
+    sizes: Mapping[str, int]
+    deadline: float = field(default_factory=lambda: time.monotonic() + SECONDS)
+    _outcomes: dict[tuple[Any, ...], Outcome] = field(default_factory=dict)
+    _baseline: Outcome | None = None
+
+    def __post_init__(self) -> None:
+        self.eager = Eager(self.model, self.tools.flatten)
+        self.pair = Pair(self.eager, lambda: Session(self.tools.program), self.example)
+
+    def prove(self, findings: Sequence[Finding]) -> list[Finding]:
+        """The findings with verdict, reason and counterexample."""
+        proved = []
+        for finding in findings:
+            try:
+                proved.append(self._isolated(finding, findings) or self._whole(finding, findings))
+            except Unavailable as error:
+                proved.append(_verdict(finding, "unconfirmed", str(error)))
+            except Exception as error:
+                logger.error("guarddiff could not try a finding", exc_info=error)
+                proved.append(_verdict(finding, "unconfirmed", f"the try itself failed ({_name(error)})"))
+        return proved
+
+    def shapes(self, point: Point) -> dict[str, tuple[int, ...]]:
+        """Shapes of the model's inputs at a point."""
+        return sizes.shapes_at(point, self.dims, self.example.shapes)
+
+    def attempt(self, point: Point) -> Outcome:
+        """One try of the whole model; each point is tried once."""
+        shapes = self.shapes(point)
+        key = tuple(sorted(shapes.items()))
+        if key not in self._outcomes:
+            if time.monotonic() > self.deadline:
+                return Outcome("unknown", text=f"the time for trying ({SECONDS:.0f} s) was used up")
+            self._outcomes[key] = self.pair.attempt(shapes)
+        return self._outcomes[key]
+
+    def baseline(self) -> Outcome:
+        """The try at the example's own sizes: if that does not agree, nothing else can be concluded."""
+        if self._baseline is None:
+            self._baseline = self.attempt(dict(self.sizes))
+        return self._baseline
+
+    def _points(self, finding: Finding, findings: Sequence[Finding]) -> list[Point]:
+        return sizes.breaking(finding, self.declared, self.sizes, findings)
+
+    def _isolated(self, finding: Finding, findings: Sequence[Finding]) -> Finding | None:
+        """The verdict from the operator alone; None where only the whole model can tell."""
+        if finding.origin.node is None or finding.origin.branch or self.tools.captured is None:
+            return None
+        try:
+            operator = isolate.cut(self.tools.captured, finding.origin.node, self.tools.size_text)
+            runner = _Operator(operator, self.tools, self.example, self.sizes)
+            if runner.attempt(dict(self.sizes)).state != "agrees":
+                return None
+            return self._try_operator(finding, runner, self._points(finding, findings))
+        except (isolate.NotIsolable, Unavailable):
+            raise_if_no_runtime()
+            return None
+        except Exception as error:
+            logger.debug("%s could not be tried alone", finding.op, exc_info=error)
+            return None
+
+    def _try_operator(self, finding: Finding, runner: _Operator, points: Sequence[Point]) -> Finding | None:
+        for point in points:
+            outcome = runner.attempt(point)
+            if outcome.state != "differs" or outcome.difference is None or not self._accepts(point):
+                continue
+            found = outcome.difference
+            example = Counterexample(
+                self.shapes(point), found.expected, found.got, found.kind, "operator", runner.shapes(point)
+            )
+            reason = f"{runner.cut.op} was run by itself at these sizes, in eager PyTorch and in ONNX Runtime"
+            return replace(finding, verdict="confirmed", reason=_join(finding.reason, reason), counterexample=example)
+        return None
+
+    def _accepts(self, point: Point) -> bool:
+        """Whether eager PyTorch accepts these sizes in the whole model."""
+        shapes = self.shapes(point)
+
+        def call(module: Any) -> Any:
+            leaves = [
+                torch.empty(shapes[name], dtype=leaf.dtype) if name in shapes and isinstance(leaf, torch.Tensor) else leaf
+                for name, leaf in zip(self.example.names, self.example.leaves)
+            ]
+            args, kwargs = self.example.call(leaves)
+            return module(*args, **kwargs)
+
+        try:
+            answer = self.tools.fake_accepts(self.eager.copied(), call)
+        except Exception as error:
+            logger.debug("a fake run could not tell", exc_info=error)
+            answer = None
+        if answer:
+            return True
+        try:
+            self.eager.run(self.example, self.example.at(shapes))
+        except Exception:
+            return False
+        return True
+
+    def _whole(self, finding: Finding, findings: Sequence[Finding]) -> Finding:
+        """The verdict from the whole model."""
+        if self.tools.program is None:
+            return _verdict(finding, "unconfirmed", "the export raised, so there is no ONNX model to run")
+        points = self._points(finding, findings)
+        if not points:
+            return _verdict(finding, "unconfirmed", "no size inside the declared range breaks its guards")
+        base = self.baseline()
+        if base.state != "agrees":
+            return _verdict(finding, "unconfirmed", _at_example(base))
+        tried: list[Outcome] = []
+        for point in points:
+            outcome = self.attempt(point)
+            tried.append(outcome)
+            if outcome.state == "differs" and outcome.difference is not None:
+                found = outcome.difference
+                example = Counterexample(self.shapes(point), found.expected, found.got, found.kind)
+                return replace(
+                    finding,
+                    verdict="confirmed",
+                    reason=_join(finding.reason, "the whole model was run at these sizes"),
+                    counterexample=example,
+                )
+        return _without_difference(finding, tried)
+
+
+class _Operator:
+    """One operator by itself, exported with the same symbols."""
+
+    def __init__(self, cut: isolate.Cut, tools: Tools, example: Example, sizes_: Mapping[str, int]) -> None:
+        self.cut = cut
+        named = {name: leaf for name, leaf in zip(example.names, example.leaves) if isinstance(leaf, torch.Tensor)}
+        leaves = [_starting(spec, dict(sizes_), named) for spec in cut.inputs]
+        names = tuple(f"in_{i}" for i in range(len(leaves)))
+        self._example = Example(tuple(leaves), names, None, lambda values, _: (tuple(values), {}))
+        shapes = tuple(
+            {axis: torch.export.Dim.AUTO for axis, size in enumerate(spec.shape) if isinstance(size, str)}
+            for spec in cut.inputs
+        )
+        program = tools.export_operator(cut.module, tuple(leaves), shapes)
+        found = [value.name for value in program.model.graph.inputs]
+        self._example = replace(self._example, names=tuple(found) if len(found) == len(leaves) else names)
+        self._pair = Pair(Eager(cut.module, tools.flatten), lambda: Session(program), self._example)
+
+    def shapes(self, point: Point) -> tuple[tuple[int, ...], ...]:
+        """Shapes of its own inputs."""
+        return tuple(spec.at(point) for spec in self.cut.inputs)
+
+    def attempt(self, point: Point) -> Outcome:
+        names = [name for name in self._example.names if name is not None]
+        return self._pair.attempt(dict(zip(names, self.shapes(point))))
+
+
+def _starting(spec: isolate.CutInput, point: Point, named: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """The operator's example input: the model's own where it is one, random values otherwise."""
+    if spec.source in named and tuple(named[spec.source].shape) == spec.at(point):
+        return named[spec.source].detach()
+    generator = torch.Generator().manual_seed(0)
+    shape = spec.at(point)
+    if spec.dtype.is_floating_point or spec.dtype.is_complex:
+        return torch.randn(shape, generator=generator, dtype=torch.float32).to(spec.dtype)
+    return torch.randint(0, 2, shape, generator=generator).to(spec.dtype)
+
+
+def raise_if_no_runtime() -> None:
+    """Raises Unavailable where ONNX Runtime is not installed: nothing can be tried then."""
+    try:
+        import onnxruntime  # noqa: F401
+    except ImportError as error:
+        raise Unavailable("ONNX Runtime is not installed") from error
+
+
+def _without_difference(finding: Finding, tried: Sequence[Outcome]) -> Finding:
+    agreed = sum(outcome.state == "agrees" for outcome in tried)
+    rejected = [outcome for outcome in tried if outcome.state == "rejected"]
+    unknown = [outcome for outcome in tried if outcome.state == "unknown"]
+    if unknown and agreed < ENOUGH:
+        return _verdict(finding, "unconfirmed", unknown[0].text)
+    if agreed:
+        return _verdict(finding, "harmless", f"{agreed} sizes that break the guards were run and agree with eager PyTorch")
+    return _verdict(
+        finding, "inherent", f"eager PyTorch rejects every such size too ({len(rejected)} tried: {rejected[0].text})"
+    )
+
+
+def _verdict(finding: Finding, verdict: Verdict, reason: str) -> Finding:
+    return replace(finding, verdict=verdict, reason=_join(finding.reason, reason))
+
+
+def _at_example(outcome: Outcome) -> str:
+    if outcome.difference is not None:
+        return (
+            "the ONNX model differs from eager PyTorch at the example's own sizes "
+            f"(eager: {outcome.difference.expected}; ONNX Runtime: {outcome.difference.got})"
+        )
+    return f"the model could not be run at the example's own sizes ({outcome.text})"
+
+
+def _join(first: str, second: str) -> str:
+    return f"{first}; {second}" if first else second
+
+
+def _name(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"

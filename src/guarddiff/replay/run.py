@@ -1,0 +1,211 @@
+"""Run the eager module and the ONNX program, leaving no trace on either."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import random
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from guarddiff.replay import compare
+from guarddiff.replay.compare import Difference, Result
+from guarddiff.replay.inputs import Example, TooLarge
+
+
+class Unavailable(Exception):
+    """Something that a run needs is not there; the message says what."""
+
+
+@contextlib.contextmanager
+def undisturbed(seed: int) -> Iterator[None]:
+    """No gradients, no warnings, and random states of torch, numpy and Python as they were."""
+    numpy_state, python_state = np.random.get_state(), random.getstate()
+    with warnings.catch_warnings(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        warnings.simplefilter("ignore")
+        torch.manual_seed(seed)
+        np.random.seed(seed)
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            np.random.set_state(numpy_state)
+            random.setstate(python_state)
+
+
+class Eager:
+    """The user's module, run on a copy that shares the parameters and owns everything else.
+
+    A forward that changes buffers or attributes (caches, counters) so leaves the user's module as it was.
+    """
+
+    def __init__(self, module: Any, flatten: Callable[[Any], Sequence[Any]]) -> None:
+        self._module = module
+        self._flatten = flatten
+
+    def run(self, example: Example, leaves: Sequence[Any], seed: int = 0) -> list[Result]:
+        """Results at these inputs. Raises what the module raises; Unavailable when it can't be copied."""
+        module = self.copied()
+        args, kwargs = example.call([x.clone() if isinstance(x, torch.Tensor) else copy.copy(x) for x in leaves])
+        with undisturbed(seed):
+            return compare.results(self._flatten(module(*args, **kwargs)))
+
+    def copied(self) -> Any:
+        """The copy; parameters are shared."""
+        if not isinstance(self._module, torch.nn.Module):
+            return self._module
+        shared = {id(p): p for p in self._module.parameters()}
+        try:
+            return copy.deepcopy(self._module, shared)
+        except Exception as error:
+            raise Unavailable(f"the module can't be copied, so it was not run ({_line(error)})") from error
+
+
+class Session:
+    """ONNX Runtime on one program: ``names`` are its inputs."""
+
+    def __init__(self, program: Any) -> None:
+        self._session = self._open(program)
+        self.names = [value.name for value in self._session.get_inputs()]
+
+    @staticmethod
+    def _open(program: Any) -> Any:
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise Unavailable("ONNX Runtime is not installed") from error
+
+        opened: list[Any] = []
+
+        def start(model: Any) -> Any:
+            options = onnxruntime.SessionOptions()
+            options.log_severity_level = 4
+            opened.append(onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]))
+            return opened[-1]
+
+        try:
+            program.initialize_inference_session(start)
+        finally:
+            program.release()
+        return opened[-1]
+
+    def run(self, feeds: dict[str, Any]) -> list[Any]:
+        """Outputs in order. Raises what ONNX Runtime raises."""
+        outputs: list[Any] = self._session.run(None, {name: feeds[name] for name in self.names})
+        return outputs
+
+
+def feeds(example: Example, leaves: Sequence[Any]) -> dict[str, Any]:
+    """ONNX input name to array, for every leaf that is an ONNX input."""
+    found: dict[str, Any] = {}
+    for name, leaf in zip(example.names, leaves):
+        if name is None:
+            continue
+        if isinstance(leaf, torch.Tensor):
+            tensor = leaf.detach().cpu()
+            tensor = torch.view_as_real(tensor).contiguous() if tensor.is_complex() else tensor
+            if tensor.dtype == torch.bfloat16:
+                raise Unavailable("ONNX Runtime's Python interface takes no bfloat16 arrays")
+            found[name] = tensor.resolve_conj().resolve_neg().numpy()
+        else:
+            found[name] = np.asarray(leaf)
+    return found
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One try at given shapes.
+
+    ``state``: ``agrees``, ``differs``, ``rejected`` (eager PyTorch refuses these sizes) or ``unknown``;
+    ``text`` says why for the last two. ``results`` are eager's, for further comparisons.
+    """
+
+    state: str
+    difference: Difference | None = None
+    text: str = ""
+    results: tuple[Result, ...] = ()
+
+
+class Pair:
+    """An eager module and its ONNX program, to be run at the same inputs."""
+
+    def __init__(self, eager: Eager, open_session: Callable[[], Session], example: Example) -> None:
+        self.eager = eager
+        self.example = example
+        self._open = open_session
+        self._session: Session | None = None
+
+    @property
+    def session(self) -> Session:
+        """Opened at first use, for all tries. Raises Unavailable when it can't be opened."""
+        if self._session is None:
+            self._session = self._open()
+        return self._session
+
+    def attempt(self, shapes: dict[str, tuple[int, ...]], seed: int = 0) -> Outcome:
+        """Run both at these shapes and compare. A difference is looked at twice, with other values: a module that
+        differs from itself, or that differs once only, is ``unknown``."""
+        first = self._once(shapes, seed)
+        if first.state != "differs" or first.difference is None:
+            return first
+        if first.difference.kind in ("runtime_error", "rejected_input"):
+            return first
+        again = self._once(shapes, seed + 1)
+        if again.state == "differs":
+            return first
+        return Outcome("unknown", text="ONNX Runtime and eager PyTorch differ at one set of values and not at another")
+
+    def _once(self, shapes: dict[str, tuple[int, ...]], seed: int) -> Outcome:
+        try:
+            leaves = self.example.at(shapes, seed)
+        except TooLarge as error:
+            return Outcome("unknown", text=str(error))
+        try:
+            expected = self.eager.run(self.example, leaves, seed)
+        except Unavailable as error:
+            return Outcome("unknown", text=str(error))
+        except Exception as error:
+            return Outcome("rejected", text=_line(error))
+        found = self._compare(expected, leaves)
+        if found is None:
+            return Outcome("agrees", results=tuple(expected))
+        if found.kind == "values" or found.kind == "shape":
+            unstable = self._unstable(expected, leaves, seed)
+            if unstable:
+                return Outcome("unknown", text=unstable)
+        return Outcome("differs", found, results=tuple(expected))
+
+    def _compare(self, expected: list[Result], leaves: Sequence[Any]) -> Difference | None:
+        session = self.session
+        given = feeds(self.example, leaves)
+        missing = [name for name in session.names if name not in given]
+        if missing:
+            raise Unavailable(f"no example value is known for the ONNX inputs {', '.join(missing)}")
+        try:
+            got = session.run(given)
+        except Exception as error:
+            text = _line(error)
+            kind = "rejected_input" if "invalid dimensions for input" in text else "runtime_error"
+            shapes = ", ".join(str(tuple(r.array.shape)) for r in expected)
+            return Difference(kind, f"shapes {shapes}", text)  # type: ignore[arg-type]
+        return compare.difference(compare.align(expected, len(got)), got)
+
+    def _unstable(self, expected: list[Result], leaves: Sequence[Any], seed: int) -> str | None:
+        """Whether the module differs from itself under another random state."""
+        try:
+            second = self.eager.run(self.example, leaves, seed + 1000)
+        except Exception as error:
+            return f"the module raised in a second run at the same inputs ({_line(error)})"
+        if compare.difference(expected, [r.array for r in second]) is not None:
+            return "the module differs from itself in two eager runs"
+        return None
+
+
+def _line(error: BaseException, length: int = 240) -> str:
+    text = f"{type(error).__name__}: {error}".split("\n", 1)[0].strip()
+    return text if len(text) <= length else text[: length - 1] + "…"

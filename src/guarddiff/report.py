@@ -1,0 +1,161 @@
+"""Reports as users hold them: rendered, written to a folder and loaded again, without importing torch."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+from guarddiff.core import codec
+from guarddiff.core.errors import ReportFileError, ReportWriteError
+from guarddiff.core.report import ReportData
+from guarddiff.render import json, markdown, text, words
+
+_NAME = "guarddiff-report"
+_MOST_FILES = 100_000
+_NO_LINKS = {
+    errno.EPERM,
+    errno.EACCES,
+    errno.ENOSYS,
+    errno.EOPNOTSUPP,
+    errno.ENOTSUP,
+    errno.EMLINK,
+    errno.EINVAL,
+}
+
+
+class Report(ReportData):
+    """What one export showed, ready to be read, rendered and written."""
+
+    @classmethod
+    def from_data(cls, data: ReportData) -> Report:
+        """A report of the same content, program included."""
+        return cls(**{field.name: getattr(data, field.name) for field in dataclasses.fields(ReportData)})
+
+    def __repr__(self) -> str:
+        return f"<guarddiff report: {self.status}, {words.count(len(self.findings), 'finding')}>"
+
+    def to_text(self) -> str:
+        """The report for a terminal."""
+        return text.render(self)
+
+    def to_markdown(self) -> str:
+        """The report as Markdown, for a bug filing."""
+        return markdown.render(self)
+
+    def to_json(self) -> str:
+        """The report as versioned JSON, which ``load_report`` reads."""
+        return json.render(self)
+
+    def write(self, directory: str | os.PathLike[str]) -> tuple[Path, ...]:
+        """Write ``guarddiff-report.md`` and ``.json`` into ``directory`` and return their paths.
+
+        The folder is made where it is missing. Where a name is taken, both files get the next free number.
+        Raises ``ReportWriteError`` where they can't be written; nothing half-written is left then.
+        """
+        contents = {".md": self.to_markdown().encode("utf-8"), ".json": self.to_json().encode("utf-8")}
+        try:
+            folder = Path(directory)
+            folder.mkdir(parents=True, exist_ok=True)
+            return _write_together(folder, contents)
+        except (OSError, ValueError) as err:
+            failure = ReportWriteError(f"the report could not be written to {_shown(directory)}: {_why(err)}")
+            failure.errno = getattr(err, "errno", None)
+            raise failure from err
+
+
+def load_report(path: str | os.PathLike[str]) -> Report:
+    """The report in the JSON file at ``path``; raises ``ReportFileError`` where none can be read from it."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read(codec.MAX_SIZE + 1)
+        return Report.from_data(codec.loads(content.decode("utf-8-sig")))
+    except ReportFileError as err:
+        raise ReportFileError(f"{_shown(path)}: {err}") from None
+    except UnicodeDecodeError:
+        raise ReportFileError(f"{_shown(path)}: not a guarddiff report: it is not UTF-8 text") from None
+    except (OSError, ValueError) as err:
+        raise ReportFileError(f"{_shown(path)}: can't be read: {_why(err)}") from None
+
+
+def _write_together(folder: Path, contents: dict[str, bytes]) -> tuple[Path, ...]:
+    """Write all of ``contents`` (suffix to bytes) under one free name, or nothing at all."""
+    waiting: dict[str, Path] = {}
+    try:
+        for suffix, content in contents.items():
+            waiting[suffix] = folder / f".{_NAME}-{secrets.token_hex(8)}.tmp"
+            _write_new(waiting[suffix], content)
+        for number in range(1, _MOST_FILES):
+            name = _NAME if number == 1 else f"{_NAME}-{number}"
+            paths = _claim(waiting, {suffix: folder / f"{name}{suffix}" for suffix in contents})
+            if paths:
+                return paths
+        raise OSError(errno.EEXIST, "every name for a report is taken")
+    finally:
+        _remove(waiting.values())
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    """Write a file that doesn't exist yet, through to the disk."""
+    with open(path, "xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _claim(waiting: dict[str, Path], targets: dict[str, Path]) -> tuple[Path, ...]:
+    """Give the waiting files their names, or no name and an empty result where one of the names is taken."""
+    done: list[Path] = []
+    kept = False
+    try:
+        for suffix, target in targets.items():
+            _name_file(waiting[suffix], target)
+            done.append(target)
+        kept = True
+    except FileExistsError:
+        return ()
+    finally:
+        if not kept:
+            _remove(done)
+    return tuple(done)
+
+
+def _name_file(source: Path, target: Path) -> None:
+    """Make ``source`` appear as ``target``, whole and at once; ``FileExistsError`` where that is taken."""
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        raise
+    except (OSError, AttributeError, NotImplementedError) as err:
+        if isinstance(err, OSError) and err.errno not in _NO_LINKS:
+            raise
+        _reserve_and_replace(source, target)
+
+
+def _reserve_and_replace(source: Path, target: Path) -> None:
+    """For file systems without hard links: the name is taken by an empty file, which is then replaced."""
+    with open(target, "xb"):
+        pass
+    try:
+        os.replace(source, target)
+    except BaseException:
+        _remove([target])
+        raise
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _shown(path: str | os.PathLike[str]) -> str:
+    return f"'{words.clean_end(os.fspath(path), 200)}'"
+
+
+def _why(err: Exception) -> str:
+    return words.clean((getattr(err, "strerror", None) or str(err)), 200)

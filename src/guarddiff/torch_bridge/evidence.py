@@ -1,0 +1,404 @@
+"""A recording → core.Evidence: symbols become dimensions, events become groups of guards."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch.utils import _pytree
+
+from guarddiff.core import diff
+from guarddiff.core.dims import Declared, Dimension, InputSpec, OutputSpec
+from guarddiff.core.domain import SizeRange
+from guarddiff.core.evidence import Evidence, Group, StaticDimension
+from guarddiff.core.finding import dimension_sizes
+from guarddiff.core.origin import Origin
+from guarddiff.core.snapshot import Guard, Snapshot
+from guarddiff.core.stage import Stage
+from guarddiff.torch_bridge import intent, shape_env
+from guarddiff.torch_bridge.intent import AxisIntent, Leaf
+from guarddiff.torch_bridge.origin import module_path, node_source
+from guarddiff.torch_bridge.record import Boundary, Event, Recording
+
+_RESERVED = frozenset(("min", "max", "abs", "int", "float", "round", "bool", "math", "torch", "None", "True", "False"))
+
+
+@dataclass
+class Placeholder:
+    """One user input of the captured program: its leaf of the example inputs and its ONNX input.
+
+    ``onnx`` is None for inputs that are no ONNX inputs (None, Python constants).
+    """
+
+    name: str
+    value: Any
+    leaf: Leaf | None
+    onnx: str | None = None
+    static: tuple[int | str | None, ...] = ()
+
+
+@dataclass
+class Inputs:
+    """The inputs of one recording, and the names of everything symbolic."""
+
+    leaves: list[Leaf]
+    placeholders: list[Placeholder]
+    namer: shape_env.Namer
+    specs: list[InputSpec] = field(default_factory=list)
+    declared: dict[str, SizeRange] = field(default_factory=dict)
+    static: list[StaticDimension] = field(default_factory=list)
+
+
+def build(recording: Recording) -> tuple[Evidence, Inputs]:
+    """Evidence of a recording in which a program was captured. Errors are left to the caller."""
+    inputs = _inputs(recording)
+    paths = _module_paths(recording.model)
+    groups = _groups(recording, inputs.namer, paths)
+    dims = tuple(dim for spec in inputs.specs for dim in spec.dims)
+    example, _ = dimension_sizes(dims, {spec.name: _example(inputs, spec.name) for spec in inputs.specs})
+    snapshots, state = _snapshots(recording, inputs)
+    return Evidence(
+        inputs=tuple(inputs.specs),
+        groups=tuple(groups),
+        state=tuple(state),
+        static=tuple(_with_origins(recording, inputs, paths)),
+        declared=inputs.declared,
+        example=example,
+        snapshots=tuple(snapshots),
+        symbolic_outputs=tuple(_outputs(recording.captured, inputs.namer)),
+    ), inputs
+
+
+def example_parts(
+    recording: Recording, inputs: Inputs
+) -> tuple[tuple[Any, ...], tuple[str | None, ...], Any, Callable[[Any, Any], Any]] | None:
+    """Leaves of the example (args, kwargs), the ONNX name of each (None for no ONNX input), the tree, and how to put
+    leaves back into it; None for a program that was exported before and keeps no example inputs."""
+    if isinstance(recording.model, torch.export.ExportedProgram):
+        if recording.model.example_inputs is None:
+            return None
+        given = recording.model.example_inputs
+    else:
+        given = (recording.args, recording.kwargs)
+    leaves, tree = _pytree.tree_flatten(given)
+    if isinstance(recording.model, torch.export.ExportedProgram):
+        names = [placeholder.onnx for placeholder in inputs.placeholders]
+        names += [None] * (len(leaves) - len(names))
+    else:
+        waiting: dict[int, list[str | None]] = {}
+        for placeholder in inputs.placeholders:
+            if placeholder.leaf is not None:
+                waiting.setdefault(id(placeholder.leaf.value), []).append(placeholder.onnx)
+        names = [queue.pop(0) if (queue := waiting.get(id(leaf))) else None for leaf in leaves]
+    return tuple(leaves), tuple(names), tree, _pytree.tree_unflatten
+
+
+def declared_leaves(recording: Recording) -> list[Leaf]:
+    """The leaves of the example inputs with what the user asked for each axis."""
+    asked = recording.asked
+    arguments = intent.bind(recording.model, recording.args, recording.kwargs)
+    leaves = intent.leaves_of(arguments)
+    unread = intent.declare(
+        leaves, arguments, asked.get("dynamic_shapes"), asked.get("dynamic_axes"), asked.get("input_names")
+    )
+    for part in unread:
+        recording.failed("the user's declarations", TypeError(part))
+    return leaves
+
+
+def _inputs(recording: Recording) -> Inputs:
+    program = recording.captured
+    is_program = isinstance(recording.model, torch.export.ExportedProgram)
+    leaves = [] if is_program else declared_leaves(recording)
+    placeholders = _placeholders(recording, leaves)
+    sources = shape_env.size_sources(recording.env) if recording.env is not None else {}
+    symbols = {place: symbol for symbol, place in sources.items()}
+    names: dict[Any, str] = {}
+    variables: dict[Any, str] = {}
+    inputs = Inputs(leaves, placeholders, shape_env.Namer(names, variables))
+    taken = _names(placeholders)
+    for placeholder in placeholders:
+        if placeholder.onnx is None or not isinstance(placeholder.value, torch.Tensor):
+            continue
+        dims = []
+        for axis, size in enumerate(placeholder.value.shape):
+            dim = _dimension(placeholder, axis, size, taken)
+            if dim is None:
+                continue
+            dims.append(dim)
+            symbol = symbols.get((placeholder.name, axis))
+            variable = _declare(inputs, dim, _axis_intent(placeholder, axis))
+            if symbol is not None:
+                names[symbol] = dim.size if dim.size == dim.name else f"({dim.size})"
+                variables[symbol] = variable
+            if isinstance(placeholder.static[axis], int):
+                inputs.static.append(StaticDimension(dim, int(placeholder.static[axis]), "capture", Origin()))  # type: ignore[arg-type]
+        inputs.specs.append(InputSpec(placeholder.onnx, str(placeholder.value.dtype), (), tuple(dims)))
+    _name_roots(recording, inputs)
+    inputs.specs = [replace(spec, shape=_shape(inputs, spec)) for spec in inputs.specs]
+    return inputs
+
+
+def _placeholders(recording: Recording, leaves: list[Leaf]) -> list[Placeholder]:
+    """User inputs in order, matched with leaves by name (torch orders keyword arguments in its own way)."""
+    program = recording.captured
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    kinds = [spec for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    found = [Placeholder(spec.arg.name, values.get(spec.arg.name), None) for spec in kinds]
+    by_path = {leaf.path: leaf for leaf in leaves}
+    by_name = all(p.name in by_path for p in found if isinstance(p.value, torch.Tensor))
+    for index, placeholder in enumerate(found):
+        if by_name:
+            placeholder.leaf = by_path.get(placeholder.name)
+        elif len(leaves) == len(found):
+            placeholder.leaf = leaves[index]
+    graph = [
+        placeholder
+        for placeholder, spec in zip(found, kinds)
+        if type(spec.arg).__name__ not in ("ConstantArgument", "CustomObjArgument")
+    ]
+    onnx = _onnx_inputs(recording)
+    for placeholder, (name, _, shape) in zip(graph, onnx):
+        placeholder.onnx, placeholder.static = name, shape
+    if not onnx:  # the export raised before there was an ONNX program
+        for placeholder in graph:
+            placeholder.onnx = placeholder.name
+            placeholder.static = (None,) * getattr(placeholder.value, "ndim", 0)
+    return found
+
+
+def _onnx_inputs(recording: Recording) -> list[tuple[str, str, tuple[int | str | None, ...]]]:
+    boundary: Boundary | None = recording.optimized or recording.translated
+    return boundary.inputs if boundary else []
+
+
+def _axis_intent(placeholder: Placeholder, axis: int) -> AxisIntent | None:
+    return placeholder.leaf.declared.get(axis) if placeholder.leaf else None
+
+
+def _names(placeholders: list[Placeholder]) -> dict[str, int | None]:
+    """User's names that may serve as variables: name → its one example size, None where examples differ."""
+    sizes: dict[str, int | None] = {}
+    for placeholder in placeholders:
+        for axis, asked in (placeholder.leaf.declared if placeholder.leaf else {}).items():
+            if asked.name is None or asked.root is not None:
+                continue
+            size = placeholder.leaf.value.shape[axis]  # type: ignore[union-attr]
+            sizes[asked.name] = size if sizes.get(asked.name, size) == size else None
+    return sizes
+
+
+def _is_variable(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name) and name not in _RESERVED
+
+
+def _dimension(placeholder: Placeholder, axis: int, size: Any, taken: dict[str, int | None]) -> Dimension | None:
+    """The dimension, or None for one that is static and was meant to be."""
+    asked = _axis_intent(placeholder, axis)
+    if asked is None and isinstance(size, int):
+        return None
+    onnx = placeholder.onnx or placeholder.name
+    stem = onnx if _is_variable(onnx) else "_" + re.sub(r"\W", "_", onnx)
+    place = f"{stem}[{axis}]"
+    name = place
+    derived = asked is not None and asked.root is not None
+    if asked is not None and not derived and asked.name and _is_variable(asked.name) and taken.get(asked.name) is not None:
+        name = asked.name
+    example = placeholder.leaf.value.shape[axis] if placeholder.leaf else shape_env.hint(size)
+    declared = asked.declared if asked else _undeclared(placeholder)
+    text = asked.name if derived and asked and asked.name else name
+    return Dimension(onnx, axis, name, text, int(example), declared)
+
+
+def _undeclared(placeholder: Placeholder) -> Declared | None:
+    """A symbolic dimension that nobody declared: of a program that was exported before, any size is meant."""
+    return Declared(SizeRange(), "symbolic in the program") if placeholder.leaf is None else None
+
+
+def _declare(inputs: Inputs, dim: Dimension, asked: AxisIntent | None) -> str:
+    """Note the declared range of a dimension's variable; returns the variable."""
+    variable = dim.name if dim.size == dim.name else str(asked.root if asked else dim.name)
+    sizes = dim.declared.sizes if dim.declared else SizeRange()
+    if dim.size != dim.name:
+        sizes = SizeRange()
+    old = inputs.declared.get(variable, SizeRange())
+    uppers = [u for u in (old.upper, sizes.upper) if u is not None]
+    inputs.declared[variable] = SizeRange(max(old.lower, sizes.lower), min(uppers) if uppers else None)
+    return variable
+
+
+def _name_roots(recording: Recording, inputs: Inputs) -> None:
+    """Roots of derived dimensions that are no input dimension themselves: torch names their source ``h``."""
+    if recording.env is None:
+        return
+    for source, symbol in recording.env.source_to_var.items():
+        if symbol not in inputs.namer.variables and source in inputs.declared:
+            inputs.namer.names[symbol] = inputs.namer.variables[symbol] = source
+
+
+def _shape(inputs: Inputs, spec: InputSpec) -> tuple[int | str, ...]:
+    dims = {dim.axis: dim for dim in spec.dims}
+    value = next(p.value for p in inputs.placeholders if p.onnx == spec.name)
+    return tuple(
+        dims[axis].size if axis in dims else inputs.namer.size(size) for axis, size in enumerate(value.shape)
+    )
+
+
+def _example(inputs: Inputs, name: str) -> tuple[int, ...]:
+    placeholder = next(p for p in inputs.placeholders if p.onnx == name)
+    if placeholder.leaf is not None:
+        return tuple(placeholder.leaf.value.shape)
+    return tuple(shape_env.hint(size) for size in placeholder.value.shape)
+
+
+def _module_paths(model: Any) -> dict[int, str]:
+    if not isinstance(model, torch.nn.Module):
+        return {}
+    return {id(module): path for path, module in model.named_modules()}
+
+
+def _groups(recording: Recording, namer: shape_env.Namer, paths: dict[int, str]) -> list[Group]:
+    """Events of the program's own ShapeEnv, grouped by root cause in the order in which they came."""
+    grouped: dict[tuple[Any, ...], list[Event]] = {}
+    for event in recording.events:
+        if event.env is recording.env:
+            grouped.setdefault((event.stage, *event.moment.key()), []).append(event)
+    groups = []
+    for (stage, *_), events in grouped.items():
+        origin = _best(events).moment.origin(paths)
+        guards = diff.unique(namer.guard(e.expression, "guard", origin=e.moment.origin(paths)) for e in events)
+        groups.append(Group(stage, _complete(origin, recording), tuple(guards)))
+    return groups
+
+
+def _best(events: list[Event]) -> Event:
+    """The event whose place says most: a branch of the model's own code, else the first."""
+    return next((event for event in events if event.moment.branch), events[0])
+
+
+def _complete(origin: Origin, recording: Recording) -> Origin:
+    """Add what the captured graph knows: at decomposition the user's line of the node, at capture the node."""
+    nodes = recording.captured.graph.nodes if recording.captured is not None else ()
+    if origin.node is None:
+        return _find_node(origin, nodes)
+    node = next((n for n in nodes if n.name == origin.node), None)
+    if node is None:
+        return origin
+    path = origin.module_path if origin.module_path is not None else module_path(node.meta)
+    return replace(origin, source=node_source(node.meta.get("stack_trace")) or origin.source, module_path=path)
+
+
+def _find_node(origin: Origin, nodes: Iterable[Any]) -> Origin:
+    """The one node of the captured graph that the operator at this source line became; unchanged if not one."""
+    if origin.source is None or origin.op is None or origin.branch:
+        return origin
+    base = origin.op.split(".")[1] if origin.op.count(".") else origin.op
+    found = [
+        n
+        for n in nodes
+        if n.op == "call_function"
+        and base in str(n.target)
+        and (line := node_source(n.meta.get("stack_trace"))) is not None
+        and (line.file, line.line) == (origin.source.file, origin.source.line)
+        and (origin.module_path is None or module_path(n.meta) in (origin.module_path, None))
+    ]
+    return replace(origin, node=found[0].name) if len(found) == 1 else origin
+
+
+def _snapshots(recording: Recording, inputs: Inputs) -> tuple[list[Snapshot], list[tuple[Stage, Guard]]]:
+    namer = inputs.namer
+    shapes = tuple((spec.name, spec.shape) for spec in inputs.specs)
+    outputs = tuple(_outputs(recording.captured, namer))
+    before = tuple(diff.unique(namer.guards(recording.before))) if recording.before else ()
+    after = tuple(diff.unique(namer.guards(recording.after))) if recording.after else ()
+    capture = Snapshot("capture", "after", before, shapes, outputs)
+    snapshots = [capture, replace(capture, stage="decompose", when="before")]
+    if recording.decomposed is not None:
+        found = tuple(_outputs(recording.decomposed, namer))
+        snapshots.append(Snapshot("decompose", "after", after, shapes, found))
+    stages: list[tuple[Stage, Boundary | None]] = [("translate", recording.translated), ("optimize", recording.optimized)]
+    for stage, boundary in stages:
+        if boundary is not None:
+            snapshots.append(_onnx_snapshot(stage, boundary))
+    state: list[tuple[Stage, Guard]] = [("capture", guard) for guard in before]
+    if recording.after:
+        state += [("decompose", g) for g in diff.added(capture, Snapshot("decompose", "after", after))]
+    return snapshots, state
+
+
+def _onnx_snapshot(stage: Stage, boundary: Boundary) -> Snapshot:
+    shapes = tuple((name, tuple("?" if s is None else s for s in shape)) for name, _, shape in boundary.inputs)
+    outputs = tuple(OutputSpec(*row) for row in boundary.outputs)
+    return Snapshot(stage, "after", (), shapes, outputs, state_read=False)
+
+
+def _outputs(program: Any, namer: shape_env.Namer) -> list[OutputSpec]:
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    found = []
+    for spec in program.graph_signature.output_specs:
+        if spec.kind.name != "USER_OUTPUT" or type(spec.arg).__name__ == "ConstantArgument":
+            continue
+        value = values.get(spec.arg.name)
+        if isinstance(value, torch.Tensor):
+            shape = tuple(namer.size(size) for size in value.shape)
+            found.append(OutputSpec(spec.arg.name, str(value.dtype), shape))
+        else:
+            found.append(OutputSpec(spec.arg.name, type(value).__name__, ()))
+    return found
+
+
+def _with_origins(recording: Recording, inputs: Inputs, paths: dict[int, str]) -> list[StaticDimension]:
+    """Static dimensions with the stage at which they became so, and the place that asked for the number.
+
+    What torch took as dynamic is read from the shapes that reached the capture: there positions count, and
+    negative axes mean nothing. The place is found among the events of attempts that were given up.
+    """
+    if not inputs.static:
+        return []
+    applied = _applied(recording)
+    extra = tuple(sorted(
+        f"{p.onnx}[{axis}]" for p in inputs.placeholders if p.leaf and p.onnx
+        for axis in applied.get(p.leaf.index, ()) if axis not in p.leaf.declared
+    ))  # fmt: skip
+    found = []
+    for static in inputs.static:
+        leaf = next(p.leaf for p in inputs.placeholders if p.onnx == static.dim.input)
+        taken = leaf is not None and static.dim.axis in applied.get(leaf.index, ())
+        if taken and leaf is not None:
+            origin = _abandoned(recording, leaf, static, paths)
+            found.append(replace(static, origin=_complete(origin, recording)))
+        else:
+            found.append(replace(static, stage="declare", instead=extra))
+    return found
+
+
+def _applied(recording: Recording) -> dict[int, set[int]]:
+    """Leaf index → axes that torch.export was asked to keep dynamic."""
+    arguments = intent.bind(recording.model, recording.args, recording.kwargs)
+    leaves = intent.leaves_of(arguments)
+    intent.declare(leaves, arguments, recording.applied_shapes, literal=True)
+    return {leaf.index: set(leaf.declared) for leaf in leaves}
+
+
+def _abandoned(recording: Recording, leaf: Leaf, static: StaticDimension, paths: dict[int, str]) -> Origin:
+    for event in recording.events:
+        if event.stage != "capture" or event.env is recording.env:
+            continue
+        sources = shape_env.size_sources(event.env)
+        symbols = {symbol for symbol, place in sources.items() if place == (leaf.path, static.dim.axis)}
+        if symbols & event.expression.free_symbols and _fixes(event, symbols, static.size):
+            return event.moment.origin(paths)
+    return Origin()
+
+
+def _fixes(event: Event, symbols: set[Any], size: int) -> bool:
+    """Whether a guard leaves only the example size."""
+    if event.expression.free_symbols - symbols:
+        return False
+    symbol = next(iter(symbols & event.expression.free_symbols))
+    tried = [n for n in range(1, 4 * size + 8) if n != size]
+    return not any(bool(event.expression.xreplace({symbol: n})) for n in tried)

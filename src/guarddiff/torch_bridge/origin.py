@@ -1,0 +1,242 @@
+"""The moment of a guard → operator, module path, the user's source line, the rule.
+
+``ShapeEnv._log_guard`` runs when a guard is added. During decomposition ``torch.fx.traceback`` holds the FX
+node's metadata then; during capture the Python stack holds the user's frames. Both are gone later: a
+``RuntimeAssert``'s stack is emptied when decomposition returns.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import re
+import sys
+import sysconfig
+from functools import lru_cache
+from types import FrameType
+from typing import Any
+
+import torch
+import torch.fx.traceback
+
+from guarddiff.core.origin import Origin, SourceLine
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_SITE = os.path.dirname(os.path.dirname(_TORCH)) + os.sep
+_STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
+_SYMBOLIC_PACKAGES = ("sympy", "mpmath", "numpy", "networkx", "onnxscript", "onnx_ir", "typing_extensions.py")
+_GUARD_MACHINERY = tuple(
+    _TORCH + part
+    for part in (
+        "fx/experimental/symbolic_shapes.py",
+        "fx/experimental/sym_node.py",
+        "fx/experimental/recording.py",
+        "fx/experimental/guard",
+        "utils/_sympy/",
+        "utils/_stats.py",
+        "__init__.py",
+    )
+)
+_ONNX_EXPORTER = _TORCH + "onnx" + os.sep
+_DUNDERS = {
+    "__bool__": "if",
+    "__int__": "int()",
+    "__index__": "range() or index",
+    "__float__": "float()",
+    "__iter__": "for",
+    "__round__": "round()",
+}
+_STACK_LINE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+), in (?P<function>\S+)')
+
+
+def is_user_file(filename: str) -> bool:
+    """Whether a frame of this file is the model's own code: not torch, not the standard library, not ours."""
+    if filename.startswith("<") or filename.startswith((_TORCH, _PACKAGE)):
+        return False
+    if filename.startswith(_SITE):
+        return not filename[len(_SITE) :].startswith(_SYMBOLIC_PACKAGES)
+    return not filename.startswith(_STDLIB) or "site-packages" in filename
+
+
+@lru_cache(maxsize=4096)
+def shorten(filename: str) -> str:
+    """The path without home folder or user name: relative to the package's or the working folder."""
+    path = os.path.abspath(filename) if not filename.startswith("<") else filename
+    if "site-packages" + os.sep in path:
+        return path.rsplit("site-packages" + os.sep, 1)[1]
+    if path.startswith(_TORCH):
+        return "torch/" + path[len(_TORCH) :]
+    try:
+        working = os.getcwd() + os.sep
+    except OSError:
+        working = ""
+    if working and path.startswith(working):
+        return path[len(working) :]
+    home = os.path.expanduser("~").rstrip(os.sep) + os.sep
+    if home != os.sep and path.startswith(home):
+        return "~" + os.sep + path[len(home) :]
+    return re.sub(r"^(/home|/Users|[A-Za-z]:\\Users)[/\\][^/\\]+", "~", path)
+
+
+def source_line(filename: str, line: int, function: str) -> SourceLine:
+    """A SourceLine with its text read from the file."""
+    text = linecache.getline(filename, line).strip()[:300]
+    return SourceLine(shorten(filename), line, function, text)
+
+
+class Moment:
+    """What is known while a guard is being added; kept small, turned into an Origin when one is needed."""
+
+    __slots__ = ("asker", "branch", "dunder", "module", "node", "op", "path", "stack_trace", "torch_call", "user")
+
+    def __init__(self) -> None:
+        self.user: tuple[str, int, str] | None = None
+        self.asker: tuple[str, int, str] | None = None
+        self.branch = False
+        self.dunder: str | None = None
+        self.op: str | None = None
+        self.torch_call: str | None = None
+        self.module: Any = None
+        self.path: str | None = None
+        self.node: str | None = None
+        self.stack_trace: str | None = None
+
+    def key(self) -> tuple[Any, ...]:
+        """Equal for guards of one root cause: the FX node, else the user's line and module, else the asker."""
+        if self.node is not None:
+            return ("node", self.node)
+        if self.user is not None:
+            return ("line", self.user[:2], id(self.module))
+        return ("asker", self.asker)
+
+    def origin(self, paths: dict[int, str]) -> Origin:
+        """The Origin; ``paths`` maps the id of each submodule to its path."""
+        source = source_line(*self.user) if self.user else _from_stack_trace(self.stack_trace)
+        rule = source_line(*self.asker) if self.asker and not self.branch else None
+        path = self.path if self.path is not None else paths.get(id(self.module))
+        op = self.op or (self.dunder if self.branch else None) or self.torch_call
+        return Origin(op=op, module_path=path, source=source, rule=rule, node=self.node, branch=self.branch)
+
+
+def observe(graph: bool, depth: int = 2) -> Moment:
+    """Read the FX metadata (``graph``: a captured graph is being retraced) and the Python stack as they are now."""
+    moment = Moment()
+    if graph:
+        _read_meta(moment)
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None and not frame.f_code.co_filename.startswith(_ONNX_EXPORTER):
+        _read_asker(moment, frame)
+        if graph:
+            _read_interpreter_frame(moment, frame)
+        else:
+            _read_capture_frame(moment, frame)
+        frame = frame.f_back
+    if graph:
+        moment.branch = False
+    elif moment.user is None:
+        _read_tracing_context(moment)
+    return moment
+
+
+def _read_meta(moment: Moment) -> None:
+    meta = torch.fx.traceback.get_current_meta()
+    if not meta or "from_node" not in meta:
+        return
+    moment.node = root_name(meta["from_node"])
+    original = meta.get("original_aten")
+    moment.op = str(original) if original is not None else None
+    moment.stack_trace = meta.get("stack_trace")
+    moment.path = module_path(meta)
+
+
+def root_name(from_node: Any) -> str | None:
+    """Name of the node in the captured graph that a chain of ``from_node`` entries goes back to."""
+    name = None
+    while from_node:
+        last = from_node[-1]
+        name = getattr(last, "name", None) or name
+        from_node = getattr(last, "from_node", None)
+    return name
+
+
+def module_path(meta: dict[str, Any]) -> str | None:
+    """Path of the innermost module in ``nn_module_stack``; ``""`` is the model itself."""
+    stack = meta.get("nn_module_stack")
+    if not stack:
+        return None
+    path = list(stack.values())[-1][0]
+    return str(path).removeprefix("L['self'].").removeprefix("L['self']").removeprefix(".")
+
+
+def _read_asker(moment: Moment, frame: FrameType) -> None:
+    """The innermost frame that is not the guard machinery itself."""
+    if moment.asker is not None:
+        return
+    code = frame.f_code
+    filename = code.co_filename
+    if filename.startswith(_GUARD_MACHINERY):
+        if filename == _TORCH + "__init__.py" and code.co_name in _DUNDERS:
+            moment.dunder = _DUNDERS[code.co_name]
+        return
+    moment.branch = is_user_file(filename)
+    if moment.branch or filename.startswith(_TORCH):
+        moment.asker = (filename, frame.f_lineno, code.co_name)
+
+
+def _read_capture_frame(moment: Moment, frame: FrameType) -> None:
+    """The user's line, the module it is in, and the outermost operator below that line."""
+    code = frame.f_code
+    filename = code.co_filename
+    if moment.user is None:
+        if is_user_file(filename):
+            moment.user = (filename, frame.f_lineno, code.co_name)
+        elif filename.startswith(_TORCH):
+            _read_operator(moment, frame)
+    if moment.module is None and code.co_name == "_call_impl" and filename.endswith("nn/modules/module.py"):
+        moment.module = frame.f_locals.get("self")
+
+
+def _read_operator(moment: Moment, frame: FrameType) -> None:
+    name = frame.f_code.co_name
+    if name in ("__call__", "proxy_call") and frame.f_code.co_filename.endswith(("_ops.py", "proxy_tensor.py")):
+        called = frame.f_locals.get("self" if name == "__call__" else "func")
+        if isinstance(called, torch._ops.OpOverload):
+            moment.op = str(called)
+    elif name == "__torch_function__":
+        function = frame.f_locals.get("func")
+        moment.torch_call = getattr(function, "__name__", None) or moment.torch_call
+
+
+def _read_interpreter_frame(moment: Moment, frame: FrameType) -> None:
+    """The FX node that is being retraced, where the metadata did not tell."""
+    if moment.node is None and frame.f_code.co_name == "run_node" and frame.f_code.co_filename.startswith(_TORCH):
+        node = frame.f_locals.get("n")
+        moment.node = getattr(node, "name", None)
+        moment.op = moment.op or str(getattr(node, "target", ""))
+        moment.stack_trace = getattr(node, "stack_trace", None)
+        moment.path = module_path(getattr(node, "meta", {}))
+
+
+def _read_tracing_context(moment: Moment) -> None:
+    """Strict capture: the user's code is traced, not run; dynamo keeps its stack."""
+    context = torch._guards.TracingContext
+    if context.try_get() is None:
+        return
+    for entry in reversed(context.extract_stack()):
+        if is_user_file(entry.filename):
+            moment.user = (entry.filename, entry.lineno or 0, entry.name)
+            return
+
+
+def _from_stack_trace(text: str | None) -> SourceLine | None:
+    """The innermost line of the user's own code in an FX ``stack_trace``, else the innermost line."""
+    places = [(m["file"], int(m["line"]), m["function"]) for m in _STACK_LINE.finditer(text or "")]
+    own = [place for place in places if is_user_file(place[0])]
+    chosen = own or places
+    return source_line(*chosen[-1]) if chosen else None
+
+
+def node_source(stack_trace: str | None) -> SourceLine | None:
+    """The user's source line of an FX node, from its ``stack_trace``; None when it has none."""
+    return _from_stack_trace(stack_trace)

@@ -1,0 +1,190 @@
+"""One recorded export: what the hooks saw, kept until it is turned into evidence."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+
+from guarddiff.core.report import Missing
+from guarddiff.core.stage import Stage
+from guarddiff.torch_bridge import origin, probe, shape_env
+from guarddiff.torch_bridge.probe import PrivateName
+
+logger = logging.getLogger("guarddiff")
+
+
+@dataclass
+class Event:
+    """One guard at the moment it was added: the ShapeEnv, the stage, the condition, and where that was."""
+
+    env: Any
+    stage: Stage
+    expression: Any
+    moment: origin.Moment
+
+
+@dataclass
+class Boundary:
+    """ONNX inputs and outputs after a stage: (name, dtype, shape with ints, names or None)."""
+
+    inputs: list[tuple[str, str, tuple[int | str | None, ...]]]
+    outputs: list[tuple[str, str, tuple[int | str | None, ...]]]
+
+
+@dataclass
+class Recording:
+    """What one call of the exporter did. ``on_program`` is called when torch has made the ONNX program, before
+    the model file is written; what it raises goes through to the caller."""
+
+    on_program: Callable[[Recording], None] | None = None
+    stage: Stage = "declare"
+    model: Any = None
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    asked: dict[str, Any] = field(default_factory=dict)
+    applied_shapes: Any = None
+    opset_version: int | None = None
+    optimize: bool = True
+    registry: Any = None
+    decomposition_table: dict[Any, Any] | None = None
+    captured: Any = None
+    env: Any = None
+    before: shape_env.State | None = None
+    after: shape_env.State | None = None
+    decomposed: Any = None
+    translated: Boundary | None = None
+    optimized: Boundary | None = None
+    program: Any = None
+    events: list[Event] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+    _seen: set[Any] = field(default_factory=set)
+    _asked: bool = False
+
+    def failed(self, part: str, error: BaseException) -> None:
+        """Keep an error of ours: logged with its traceback, told in the report, never raised."""
+        logger.error("guarddiff could not read %s", part, exc_info=error)
+        entry = Missing(part, f"{type(error).__name__}: {str(error)[:300]}")
+        if entry not in self.missing:
+            self.missing.append(entry)
+
+    def guard(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """``ShapeEnv._log_guard`` was called."""
+        if self.stage not in ("capture", "decompose"):
+            return
+        values = [*args[1:], *kwargs.values()]
+        prefix = next((v for v in values if isinstance(v, str)), "")
+        expression = next((v for v in values if isinstance(v, sympy.Basic)), None)
+        if expression is None or "suppressed" in prefix:
+            return
+        key = (id(args[0]), self.stage, expression)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        moment = origin.observe(graph=self.stage == "decompose", depth=4)
+        self.events.append(Event(args[0], self.stage, expression, moment))
+
+    def around(
+        self, name: PrivateName, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """One of the exporter's functions is called: note its arguments, call it, note its result."""
+        before, after = _STEPS[name]
+        self._quietly(name.loss, before, self, args, kwargs)
+        result = call()
+        self._quietly(name.loss, after, self, result, args)
+        if name is probe.CORE_EXPORT and self.on_program is not None:
+            self.on_program(self)
+        return result
+
+    def _quietly(self, part: str, step: Callable[..., None], *args: Any) -> None:
+        try:
+            step(*args)
+        except Exception as error:
+            self.failed(part, error)
+
+
+def _nothing(recording: Recording, *_: Any) -> None:
+    del recording
+
+
+def _before_compat(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if not recording._asked:
+        recording._asked = True
+        recording.asked = dict(kwargs)
+        recording.model = args[0] if args else kwargs.get("model")
+
+
+def _before_core(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    given = dict(zip(("model", "args", "kwargs"), args)) | kwargs
+    recording.stage = "capture"
+    recording.model = given.get("model")
+    recording.args = tuple(given.get("args") or ())
+    recording.kwargs = dict(given.get("kwargs") or {})
+    recording.applied_shapes = given.get("dynamic_shapes")
+    recording.opset_version = given.get("opset_version")
+    recording.optimize = bool(given.get("optimize", True))
+
+
+def _after_core(recording: Recording, program: Any, args: tuple[Any, ...]) -> None:
+    del args
+    recording.stage = "run"
+    recording.program = program
+    recording.optimized = boundary(program)
+
+
+def _before_decompose(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    given = dict(zip(("exported_program", "registry"), args)) | kwargs
+    recording.captured = given["exported_program"]
+    recording.registry = given["registry"]
+    recording.stage = "decompose"
+    recording.env = shape_env.of_program(recording.captured)
+    if recording.env is not None:
+        recording.before = shape_env.read(recording.env, recording.captured.range_constraints)
+
+
+def _after_decompose(recording: Recording, program: Any, args: tuple[Any, ...]) -> None:
+    del args
+    recording.stage = "translate"
+    recording.decomposed = program
+    if recording.env is not None:
+        recording.after = shape_env.read(recording.env, program.range_constraints)
+
+
+def _after_table(recording: Recording, table: Any, args: tuple[Any, ...]) -> None:
+    del args
+    recording.decomposition_table = table
+
+
+def _after_translate(recording: Recording, program: Any, args: tuple[Any, ...]) -> None:
+    del args
+    recording.stage = "optimize"
+    recording.translated = boundary(program)
+
+
+_STEPS: dict[PrivateName, tuple[Callable[..., None], Callable[..., None]]] = {
+    probe.EXPORT_COMPAT: (_before_compat, _nothing),
+    probe.CORE_EXPORT: (_before_core, _after_core),
+    probe.DECOMPOSE: (_before_decompose, _after_decompose),
+    probe.DECOMPOSITION_TABLE: (_nothing, _after_table),
+    probe.TRANSLATE: (_nothing, _after_translate),
+    probe.OPTIMIZE: (_nothing, _nothing),
+}
+
+
+def boundary(program: Any) -> Boundary:
+    """Names, dtypes and declared shapes of an ONNXProgram's inputs and outputs."""
+    graph = program.model.graph
+    held = set(graph.initializers)
+    return Boundary(
+        [_value(value) for value in graph.inputs if value.name not in held],
+        [_value(value) for value in graph.outputs],
+    )
+
+
+def _value(value: Any) -> tuple[str, str, tuple[int | str | None, ...]]:
+    shape = value.shape
+    sizes = tuple(d if isinstance(d, int) else d.value for d in shape) if shape is not None else ()
+    return str(value.name), str(getattr(value.dtype, "name", value.dtype)), sizes

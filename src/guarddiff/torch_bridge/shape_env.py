@@ -1,0 +1,177 @@
+"""ShapeEnv → core.Snapshot: what the symbolic-shape state says, as text over dimension variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import sympy
+
+from guarddiff.core.snapshot import Guard, GuardKind
+from guarddiff.torch_bridge import probe
+
+_SIZE_SOURCE = re.compile(r"^(?P<base>.+)\.size\(\)\[(?P<axis>\d+)\]$")
+_INFINITIES = {"oo", "-oo", "int_oo", "-int_oo"}
+
+
+def of_program(program: Any) -> Any:
+    """The ShapeEnv of an ExportedProgram's placeholders; None where no size is symbolic.
+
+    Raises what torch raises when its private names have changed.
+    """
+    values = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
+    mode = probe.DETECT_FAKE_MODE.get()(values)
+    return getattr(mode, "shape_env", None)
+
+
+@dataclass(frozen=True)
+class State:
+    """A copy of one ShapeEnv's state: sympy expressions, which never change.
+
+    Programs before and after decomposition share one ShapeEnv, so what it says must be copied in between.
+    """
+
+    guards: tuple[Any, ...] = ()
+    asserts: tuple[tuple[Any, Any], ...] = ()
+    ranges: tuple[tuple[Any, Any, Any], ...] = ()
+    replacements: tuple[tuple[Any, Any], ...] = ()
+    constraints: tuple[tuple[Any, Any, Any], ...] = ()
+
+
+def read(shape_env: Any, range_constraints: Mapping[Any, Any] | None = None) -> State:
+    """Copy the guards, deferred runtime asserts, variable ranges and replacements of a ShapeEnv.
+
+    ``range_constraints`` are the program's public ones; None leaves them out.
+    """
+    asserts = tuple(
+        (symbol, item.expr) for symbol, items in shape_env.deferred_runtime_asserts.items() for item in items
+    )
+    return State(
+        guards=tuple(guard.expr for guard in shape_env.guards),
+        asserts=asserts,
+        ranges=tuple((s, r.lower, r.upper) for s, r in shape_env.var_to_range.items()),
+        replacements=tuple(shape_env.replacements.items()),
+        constraints=tuple((s, r.lower, r.upper) for s, r in (range_constraints or {}).items()),
+    )
+
+
+def size_sources(shape_env: Any) -> dict[Any, tuple[str, int]]:
+    """Symbol → (placeholder name, axis) of the first input dimension it was made for.
+
+    The source text ``L['past'][0][1].size()[2]`` names the input by its path, and torch names placeholders by
+    the same path (``past_0_1``). Symbols without such a source (unbacked ones, roots of derived dimensions)
+    are left out.
+    """
+    found: dict[Any, tuple[str, int]] = {}
+    for text, expression in shape_env.source_to_var.items():
+        match = _SIZE_SOURCE.match(text)
+        if match and isinstance(expression, sympy.Symbol):
+            found.setdefault(expression, (placeholder_name(match["base"]), int(match["axis"])))
+    return found
+
+
+def placeholder_name(source: str) -> str:
+    """``L['past'][0][1]`` → ``past_0_1``, as torch.export names its placeholders."""
+    inner = source.removeprefix("L")
+    return re.sub(r"[^a-z0-9]+", "_", inner.lower()).strip("_")
+
+
+@dataclass
+class Namer:
+    """Prints sympy expressions as Python text over dimension variables.
+
+    ``names`` maps a symbol to its text: a variable (``h``, ``x[2]``) or, for a derived dimension, an expression
+    over one (``(2*h)``). ``variables`` maps it to that variable. Symbols that are not in it (unbacked ones such
+    as ``u0``) keep their own names, and a guard on them says so.
+    """
+
+    names: dict[Any, str]
+    variables: dict[Any, str]
+    _texts: dict[Any, str] = field(default_factory=dict)
+
+    @cached_property
+    def _printer(self) -> Any:
+        return _printer(self.names)
+
+    def text(self, expression: Any) -> str:
+        """Python text; torch's ``str`` where the printer does not know a function."""
+        known = self._texts.get(expression)
+        if known is None:
+            try:
+                known = self._printer.doprint(expression)
+            except Exception:
+                known = str(expression)
+            self._texts[expression] = known
+        return known
+
+    def size(self, size: Any) -> int | str:
+        """A size of a tensor's shape: an int, or the text of a symbolic one."""
+        if isinstance(size, int):
+            return size
+        expression = expression_of(size)
+        return int(expression) if expression.is_Integer else self.text(expression)
+
+    def guard(self, expression: Any, kind: GuardKind, **more: Any) -> Guard:
+        """A core Guard; ``more`` are its further fields."""
+        symbols = getattr(expression, "free_symbols", set())
+        variables = sorted({self.variables[s] for s in symbols if s in self.variables})
+        unknown = any(s not in self.variables for s in symbols)
+        return Guard(self.text(expression), kind, tuple(variables), str(expression), unbacked=unknown, **more)
+
+    def guards(self, state: State) -> list[Guard]:
+        """All conditions of a state. Ranges that say nothing (from 0 up) are left out."""
+        out = [self.guard(e, "guard") for e in state.guards]
+        out += [self.guard(e, "assert") for _, e in state.asserts]
+        for kind, rows in (("range", state.ranges), ("constraint", state.constraints)):
+            for symbol, lower, upper in rows:
+                out += [self.guard(e, kind) for e in bounds(symbol, lower, upper)]  # type: ignore[arg-type]
+        out += [self.guard(sympy.Eq(s, e, evaluate=False), "replacement") for s, e in state.replacements]
+        return out
+
+
+def bounds(symbol: Any, lower: Any, upper: Any) -> Iterable[Any]:
+    """A range as conditions: one equality for a singleton, none for a bound that is infinite, or a lower of 0 or 1."""
+    bounded_below = str(lower) not in _INFINITIES and lower > 1
+    if str(upper) in _INFINITIES:
+        return [sympy.Ge(symbol, lower, evaluate=False)] if bounded_below else []
+    if lower == upper:
+        return [sympy.Eq(symbol, lower, evaluate=False)]
+    low = [sympy.Ge(symbol, lower, evaluate=False)] if bounded_below else []
+    return [*low, sympy.Le(symbol, upper, evaluate=False)]
+
+
+def expression_of(size: Any) -> Any:
+    """The sympy expression of a SymInt."""
+    return size.node.expr
+
+
+def hint(size: Any) -> int:
+    """The example size behind a SymInt; the int itself. Raises for unbacked symbols."""
+    return size if isinstance(size, int) else int(size.node.hint)
+
+
+def _printer(names: Mapping[Any, str]) -> Any:
+    base: Any = probe.PRINTER.get()
+
+    class DimensionPrinter(base):  # type: ignore[misc]
+        """Plain Python: ``float``, ``math.sqrt`` and ``round`` in place of torch's own functions."""
+
+        def _print_Symbol(self, expr: Any) -> str:
+            return names.get(expr, str(expr))
+
+        def _print_ToFloat(self, expr: Any) -> str:
+            return f"float({self._print(expr.args[0])})"
+
+        def _helper_sqrt(self, expr: Any) -> str:
+            return f"math.sqrt({self._print(expr)})"
+
+        def _print_RoundToInt(self, expr: Any) -> str:
+            return f"round({self._print(expr.args[0])})"
+
+        def _print_Not(self, expr: Any) -> str:
+            return f"not ({self._print(expr.args[0])})"
+
+    return DimensionPrinter()

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.render.fixtures import SAMPLES, snapshot
+
+from guarddiff.core import codec
+from guarddiff.render.json import render
+
+
+@pytest.mark.parametrize("name", ["adaptive_pool", "untried", "incomplete"])
+def test_looks_as_reviewed(name: str) -> None:
+    snapshot(f"{name}.json", render(SAMPLES[name]()))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_holds_the_whole_report(name: str) -> None:
+    report = SAMPLES[name]()
+    text = render(report)
+    assert text.isascii()
+    assert text.endswith("}\n")
+    assert json.loads(text)["status"] == report.status
+    assert codec.loads(text) == report

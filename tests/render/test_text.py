@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.render.fixtures import (
+    SAMPLES,
+    UNKNOWN,
+    adaptive_pool,
+    dim,
+    exactly,
+    kron,
+    quiet,
+    snapshot,
+    static_dimension,
+    untried,
+)
+
+from guarddiff.core.domain import Admitted, SizeRange
+from guarddiff.core.finding import Finding
+from guarddiff.core.origin import Origin
+from guarddiff.core.report import ReportData
+from guarddiff.render import words
+from guarddiff.render.text import render, warning_text
+
+FINDINGS = [(name, number) for name, make in SAMPLES.items() for number in range(len(make().findings))]
+
+
+def finding(name: str, number: int = 0) -> Finding:
+    return SAMPLES[name]().findings[number]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_looks_as_reviewed(name: str) -> None:
+    snapshot(f"{name}.txt", render(SAMPLES[name]()))
+
+
+def test_warnings_look_as_reviewed() -> None:
+    texts = [warning_text(finding(name, number)) for name, number in FINDINGS]
+    snapshot("warnings.txt", "\n\n".join(texts) + "\n")
+
+
+@pytest.mark.parametrize(("name", "number"), FINDINGS)
+def test_a_warning_is_short_and_harmless_to_a_terminal(name: str, number: int) -> None:
+    lines = warning_text(finding(name, number)).split("\n")
+    assert len(lines) <= 10
+    assert all(len(line) <= 110 and line.isprintable() for line in lines)
+    assert any(line.startswith("  next ") for line in lines)
+
+
+def test_a_warning_names_everything_asked_for() -> None:
+    text = warning_text(finding("adaptive_pool"))
+    for part in (
+        "x[2] (h) and x[3] (w)",
+        "declared any size",
+        "exactly 6",
+        "avgpool",
+        "models/pool.py:12",
+        "F.adaptive_avg_pool2d(x, (2, 3))",
+        "aten._adaptive_avg_pool2d.default",
+        "torch/_decomp/decompositions.py:2825 adaptive_avg_pool2d",
+        "x=(1, 2, 7, 9)",
+        "shape (1, 2, 2, 3)",
+        "shape (1, 2, 2, 4)",
+    ):
+        assert part in text
+
+
+def test_dimensions_that_admit_the_same_share_a_line() -> None:
+    first = warning_text(finding("adaptive_pool")).split("\n")[0]
+    assert (
+        first
+        == "x[2] (h) and x[3] (w): declared any size, but the exported model is right only for exactly 6"
+    )
+
+
+def test_many_dimensions_lose_names_before_the_claim_loses_words() -> None:
+    dims = tuple(dim(f"input_{i}[{i}]", 6, exactly(6), name=f"a_rather_long_name_{i}") for i in range(40))
+    text = warning_text(dataclasses.replace(finding("adaptive_pool"), dims=dims))
+    head = " ".join(text.split("\n  where")[0].split())
+    assert "and 36 more: declared any size" in head or "and 38 more: declared any size" in head
+    assert head.endswith("right only for exactly 6")
+
+
+def test_many_different_dimensions() -> None:
+    dims = tuple(dim(f"x[{i}]", i, exactly(i)) for i in range(30))
+    head = " ".join(
+        warning_text(dataclasses.replace(finding("kron"), dims=dims)).split("\n  where")[0].split()
+    )
+    assert head.startswith("Declared any size, but the exported model is right only for x[0] exactly 0, x[1]")
+    assert head.endswith("more dimensions")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        ("confirmed", "the exported model is right only for exactly 6"),
+        ("unconfirmed", "the exported model may be right only for exactly 6; not tried"),
+        ("harmless", "a guard holds only for exactly 6; other sizes were run and agree"),
+        ("inherent", "a guard holds only for exactly 6; eager PyTorch rejects other sizes too"),
+    ],
+)
+def test_the_claim_says_no_more_than_the_verdict(verdict: str, said: str) -> None:
+    changed = dataclasses.replace(finding("adaptive_pool"), verdict=verdict)  # type: ignore[arg-type]
+    assert words.headline(changed).endswith(said)
+
+
+@pytest.mark.parametrize(
+    ("admitted", "said"),
+    [
+        (None, "some sizes (which ones is unknown)"),
+        (UNKNOWN, "some sizes (which ones is unknown)"),
+        (Admitted("any size", ((0, None),), True, True), "some sizes (which ones is unknown)"),
+        (Admitted("any size", ((1, None),), True, False), "some sizes (which ones is unknown)"),
+        (Admitted("equal to y[0]", None, True, False), "sizes equal to y[0]"),
+        (Admitted("at most 4", ((0, 4),), True, False), "sizes at most 4"),
+        (Admitted("h*w even", None, True, False), "h*w even"),
+    ],
+)
+def test_admitted_sizes_read_as_a_sentence(admitted: Admitted | None, said: str) -> None:
+    changed = dataclasses.replace(finding("adaptive_pool"), dims=(dim("x[2]", 6, admitted, name="h"),))
+    assert words.headline(changed).endswith(f"right only for {said}")
+
+
+def test_a_finding_without_dimensions_or_origin() -> None:
+    text = warning_text(Finding((), "run", "", Origin(), verdict="unconfirmed"))
+    assert "some sizes (which ones is unknown)" in text
+    assert "no reason was recorded" in text
+    assert "where" not in text
+
+
+def test_a_range_and_the_model_itself() -> None:
+    ranged = dim("x[2]", 6, exactly(6), sizes=SizeRange(4, 512))
+    changed = dataclasses.replace(finding("kron"), dims=(ranged,))
+    text = warning_text(changed)
+    assert text.startswith("x[2]: declared 4–512, but")
+    assert "the model itself, models/kron.py:7" in text
+
+
+NEXT = [
+    (adaptive_pool().findings[0], "fixed kernel"),
+    (kron().findings[0], "broadcast"),
+    (static_dimension().findings[0], 'dynamic_shapes={"mask": {1: "length"}}'),
+    (untried().findings[0], "Install onnxruntime"),
+    (dataclasses.replace(untried().findings[0], reason='replay is "off"'), 'replay="findings"'),
+    (dataclasses.replace(untried().findings[0], reason="the model differs from itself"), "same result twice"),
+    (dataclasses.replace(untried().findings[0], reason="the operator can't run by itself"), 'replay="full"'),
+    (quiet().findings[0], "Nothing to do"),
+    (quiet().findings[1], "another way"),
+    (quiet().findings[2], "Nothing to do"),
+    (dataclasses.replace(quiet().findings[1], stage="optimize"), "optimize=False"),
+    (dataclasses.replace(quiet().findings[1], stage="run"), "another version of ONNX Runtime"),
+    (dataclasses.replace(untried().findings[0], verdict="confirmed"), "needs no concrete size"),
+    (
+        dataclasses.replace(
+            static_dimension().findings[0], stage="capture", op="aten.view.default", origin=Origin()
+        ),
+        "declare the dimension static",
+    ),
+    (dataclasses.replace(adaptive_pool().findings[0], op="aten.unfold.default"), "writing this operator"),
+    (
+        dataclasses.replace(static_dimension().findings[0], dims=(dim("x[1]", 6, exactly(6)),)),
+        'dynamic_shapes={"x": {1: Dim.DYNAMIC}}',
+    ),
+    (
+        dataclasses.replace(static_dimension().findings[0], dims=(dim("x[1]", 6, sizes=None),)),
+        "Name every input of forward",
+    ),
+]
+
+
+@pytest.mark.parametrize(("shown", "said"), NEXT)
+def test_the_next_move_fits_the_finding(shown: Finding, said: str) -> None:
+    assert said in words.next_move(shown)
+
+
+@pytest.mark.parametrize("shown", [shown for shown, _ in NEXT])
+def test_the_next_move_is_whole_and_offers_only_what_exists(shown: Finding) -> None:
+    text = " ".join(warning_text(shown).split())
+    assert " ".join(words.next_move(shown).split()) in text
+    assert not re.search("repair|contract|html|command", words.next_move(shown), re.IGNORECASE)
+
+
+def test_runtime_messages_lose_their_noise() -> None:
+    proof = kron().findings[0].counterexample
+    assert proof is not None
+    short = words.shorter(proof.got)
+    assert short.startswith("FAIL : running Reshape node.")
+    assert "/onnxruntime_src" not in short
+    assert "requested shape:{8,15}" in short
+
+
+@given(st.text(max_size=400), st.integers(1, 320))
+def test_cleaned_text_is_one_short_printable_line(text: str, limit: int) -> None:
+    for shown in (words.clean(text, limit), words.clean_end(text, limit)):
+        assert shown.isprintable()
+        assert len(shown) <= limit
+        shown.encode("utf-8")
+    if text.isprintable() and len(text) <= limit:
+        assert words.clean(text, limit) == words.clean_end(text, limit) == text
+
+
+def test_long_tables_are_cut_and_say_so() -> None:
+    spec = dataclasses.replace(adaptive_pool().inputs[0], dims=tuple(dim(f"x[{i}]", 2) for i in range(100)))
+    text = render(ReportData(inputs=(spec,)))
+    assert "x[39]" in text
+    assert "x[40]" not in text
+    assert "… and 60 rows more" in text
+
+
+def test_an_empty_report() -> None:
+    assert render(ReportData()) == "guarddiff report: clean\nNo dimension was declared dynamic.\n"
+
+
+def test_never_says_clean_of_an_export_that_raised() -> None:
+    text = render(ReportData(error="boom", inputs=adaptive_pool().inputs))
+    assert "No specialized dimension" not in text
+    assert "as declared" not in text
