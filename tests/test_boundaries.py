@@ -26,13 +26,15 @@ LEVEL = {
     "core": 0,
     **dict.fromkeys(ROOMS, 1),
     "report": 2,  # the public Report: core's data with render's formats
-    "export": 3,
-    **dict.fromkeys(("sweep", "demo", "testing"), 4),
-    "cli": 5,
-    "__main__": 6,
+    "options": 2,
+    "pipeline": 3,  # one export from recording to report
+    "export": 4,
+    **dict.fromkeys(("sweep", "demo", "testing"), 5),
+    "cli": 6,
+    "__main__": 7,
 }
 ROOT = "__init__"  # guarddiff/__init__.py: public names, loaded lazily
-ROOT_USERS_FROM = 4  # from this level on a part may use the public names as a user would
+ROOT_USERS_FROM = 5  # from this level on a part may use the public names as a user would
 
 HEAVY = frozenset({"torch", "torchvision", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "sympy"})
 FORBIDDEN_PACKAGES = {

@@ -177,9 +177,7 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", ["fsync", "link", "mkdir", "open"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EDQUOT])
-def test_a_full_or_read_only_disk(
-    step: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_or_read_only_disk(step: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if step == "open":
         monkeypatch.setattr(module, "open", fail_with(number), raising=False)
     else:

@@ -91,9 +91,7 @@ def watch(
         yield reports
 
 
-def _run(
-    options: Options, call: Callable[[], Any], tell: Callable[[Report], None] | None = None
-) -> tuple[Any, Report]:
+def _run(options: Options, call: Callable[[], Any], tell: Callable[[Report], None] | None = None) -> tuple[Any, Report]:
     """One guarded call: the result of ``call`` and the report."""
     pipeline = Pipeline(options)
     try:

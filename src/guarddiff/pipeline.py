@@ -1,4 +1,4 @@
-"""One export from recording to report: the stages in order, each of which may fail without failing the export."""
+"""One export from recording to report: steps in order, each of which may fail without failing the export."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -41,7 +42,7 @@ class Pipeline:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.recording = Recording(on_program=lambda _: self.finish())
+        self.recording = Recording(on_program=self._on_program)
         self.report: Report | None = None
         self._missing: list[Missing] = []
 
@@ -49,12 +50,16 @@ class Pipeline:
         """The report, written where the user asked for it. Raises SpecializationError with ``on_finding="raise"``."""
         if self.report is not None:
             return self.report
-        with hooks.recording(None):
+        with hooks.recording(None):  # what the replay exports is not recorded
             report = self._guarded("the report", self._report, Report())
         report.error = f"{type(error).__name__}: {str(error)[:2000]}" if error is not None else None
         report.environment = self._guarded("the environment", probe.versions, {})
         self._close(report)
         return report
+
+    def _on_program(self, recording: Recording) -> None:
+        del recording
+        self.finish()
 
     def _close(self, report: Report) -> None:
         report.missing = tuple(dict.fromkeys((*probe.missing_names(), *self.recording.missing, *self._missing)))
@@ -71,7 +76,7 @@ class Pipeline:
         from guarddiff.render.text import warning_text
 
         findings = self.report.findings if self.report else ()
-        return [self._guarded("a warning", lambda f=f: warning_text(f), "") for f in findings if f.warns]
+        return [self._guarded("a warning", partial(warning_text, f), "") for f in findings if f.warns]
 
     def _report(self) -> Report:
         recording = self.recording
@@ -90,12 +95,12 @@ class Pipeline:
         report.findings = tuple(self._guarded("the ONNX nodes", lambda: self._with_nodes(findings), findings))
         return report
 
-    def _verdicts(
-        self, evidence: Evidence, inputs: evidence_of.Inputs, found: attribute.Attribution
-    ) -> list[Finding]:
+    def _verdicts(self, evidence: Evidence, inputs: evidence_of.Inputs, found: attribute.Attribution) -> list[Finding]:
         full = self.options.replay == "full"
         if self.options.replay == "off":
-            return [dataclasses.replace(f, reason=_join(f.reason, 'replay="off": nothing was run')) for f in found.findings]
+            return [
+                dataclasses.replace(f, reason=_join(f.reason, 'replay="off": nothing was run')) for f in found.findings
+            ]
         if not found.findings and not full:
             return []
         prover = self._prover(evidence, inputs)

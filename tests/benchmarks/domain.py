@@ -30,10 +30,7 @@ FORMS = [
 
 def guards_on(names: list[str], count: int) -> list[str]:
     """Distinct guards, spread evenly over the names."""
-    return [
-        FORMS[number % len(FORMS)].format(v=names[number % len(names)], n=number + 2)
-        for number in range(count)
-    ]
+    return [FORMS[number % len(FORMS)].format(v=names[number % len(names)], n=number + 2) for number in range(count)]
 
 
 def measure(work: Callable[[], object], repeats: int) -> tuple[float, float]:
@@ -57,22 +54,16 @@ def main() -> None:
     one, few = {"h": SizeRange()}, {name: SizeRange() for name in ("h", "w", "batch")}
     at = {"h": 224, "w": 224, "batch": 2}
     names = list(few)
-    tied = [f"{n} < {n + 1}*h*w" for n in range(count // 2)] + [
-        f"h*w % {n} >= 0" for n in range(1, count // 2)
-    ]
+    tied = [f"{n} < {n + 1}*h*w" for n in range(count // 2)] + [f"h*w % {n} >= 0" for n in range(1, count // 2)]
     cases: dict[str, Callable[[], object]] = {
-        f"admitted, {count} guards, one dimension": lambda: admitted(
-            guards_on(["h"], count), one, at, horizon=horizon
-        ),
+        f"admitted, {count} guards, one dimension": lambda: admitted(guards_on(["h"], count), one, at, horizon=horizon),
         f"admitted, {count} guards, three dimensions": lambda: admitted(
             guards_on(names, count), few, at, horizon=horizon
         ),
         f"admitted, {20 * count} guards, three dimensions": lambda: admitted(
             guards_on(names, 20 * count), few, at, horizon=horizon
         ),
-        f"admitted, {len(tied)} guards on two dimensions each": lambda: admitted(
-            tied, few, at, horizon=horizon
-        ),
+        f"admitted, {len(tied)} guards on two dimensions each": lambda: admitted(tied, few, at, horizon=horizon),
         f"effect, {count} guards beyond {count} given": lambda: effect(
             guards_on(names, count), few, at, given=guards_on(names, 2 * count)[count:], horizon=horizon
         ),

@@ -159,16 +159,12 @@ def test_other_versions_are_refused(version: object) -> None:
     assert "version" in refused(json.dumps({**saved(), "version": version}))
 
 
-@pytest.mark.parametrize(
-    "text", ["{}", "[]", "null", "3", '"x"', '{"format": "other", "version": 1}', '[["a"]]']
-)
+@pytest.mark.parametrize("text", ["{}", "[]", "null", "3", '"x"', '{"format": "other", "version": 1}', '[["a"]]'])
 def test_foreign_json_is_refused(text: str) -> None:
     assert "not a guarddiff report" in refused(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["", " ", "{", "nonsense", "<html>", '{"a": 1} x', "{'a': 1}", "\x00", "\ufeff{}"]
-)
+@pytest.mark.parametrize("text", ["", " ", "{", "nonsense", "<html>", '{"a": 1} x', "{'a': 1}", "\x00", "\ufeff{}"])
 def test_what_is_no_json_is_refused(text: str) -> None:
     assert "not valid JSON" in refused(text)
 

@@ -261,9 +261,9 @@ NUMBERS = st.deferred(
         | st.tuples(st.sampled_from(["min", "max"]), NUMBERS, NUMBERS).map(
             lambda parts: f"{parts[0]}({parts[1]}, {parts[2]})"
         )
-        | st.tuples(
-            st.sampled_from(["abs", "round", "int", "float", "math.ceil", "math.floor"]), NUMBERS
-        ).map(lambda parts: f"{parts[0]}({parts[1]})")
+        | st.tuples(st.sampled_from(["abs", "round", "int", "float", "math.ceil", "math.floor"]), NUMBERS).map(
+            lambda parts: f"{parts[0]}({parts[1]})"
+        )
     )
 )
 

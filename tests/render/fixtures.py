@@ -29,10 +29,7 @@ HOSTILE = (
     "a|b `c` ``` **d** _e_ <script>alert(1)</script> [f](http://g.example) ![h](i.png) https://j.example "
     "@team #12 &lt; ~~k~~ $l$ \\| m\\"
 )
-CONTROL = (
-    "\x1b[31mred\x1b[0m\r\n# heading\n- item\n\n    code\n| x |\n|---|\n"
-    "\x00\x07\u202egnp.exe\u2028\ud800\t---"
-)
+CONTROL = "\x1b[31mred\x1b[0m\r\n# heading\n- item\n\n    code\n| x |\n|---|\n\x00\x07\u202egnp.exe\u2028\ud800\t---"
 
 
 def snapshot(name: str, actual: str) -> None:
@@ -114,11 +111,7 @@ def adaptive_pool() -> ReportData:
         status="specialized",
         model="Pool",
         findings=(finding,),
-        inputs=(
-            dataclasses.replace(
-                inputs, dims=tuple(dataclasses.replace(d, admitted=None) for d in inputs.dims)
-            ),
-        ),
+        inputs=(dataclasses.replace(inputs, dims=tuple(dataclasses.replace(d, admitted=None) for d in inputs.dims)),),
         stages=(
             Snapshot("decompose", "before", (), shapes, (OutputSpec("y", "float32", ("n", 2, 2, 3)),)),
             Snapshot(
@@ -206,12 +199,8 @@ def untried() -> ReportData:
     rest = Admitted("multiples of 7", ((7, None),), True, False)
     dims = (
         dim("x[0]", 4, Admitted("equal to y[0]", (), True, False), name="batch"),
-        dim(
-            "x[2]", 224, Admitted("224–255", ((224, 255),), True, False), name="h", sizes=SizeRange(32, 1024)
-        ),
-        dim(
-            "x[3]", 224, Admitted("224–255", ((224, 255),), True, False), name="w", sizes=SizeRange(32, 1024)
-        ),
+        dim("x[2]", 224, Admitted("224–255", ((224, 255),), True, False), name="h", sizes=SizeRange(32, 1024)),
+        dim("x[3]", 224, Admitted("224–255", ((224, 255),), True, False), name="w", sizes=SizeRange(32, 1024)),
         dim("x[4]", 7, rest, name="t"),
     )
     finding = Finding(
@@ -266,26 +255,18 @@ def quiet() -> ReportData:
         (dataclasses.replace(length, admitted=UNKNOWN),),
         "translate",
         "aten.roll.default",
-        Origin(
-            "aten.roll.default", "head", SourceLine("models/seq.py", 40, "forward", "return x.roll(1, 1)")
-        ),
+        Origin("aten.roll.default", "head", SourceLine("models/seq.py", 40, "forward", "return x.roll(1, 1)")),
         (),
         (),
         "confirmed",
         "largest difference 0.93, tolerance 1e-05",
-        Counterexample(
-            {"x": (3, 12, 8)}, "shape (3, 12, 8)", "shape (3, 12, 8), 41 of 288 values differ", "values"
-        ),
+        Counterexample({"x": (3, 12, 8)}, "shape (3, 12, 8)", "shape (3, 12, 8), 41 of 288 values differ", "values"),
     )
     return report(
         status="specialized",
         model="Sequence",
         findings=(harmless, unguarded, inherent),
-        inputs=(
-            spec(
-                "x", dim("x[0]", 3, name="batch"), dim("x[1]", 6, name="length"), dim("x[2]", 8, sizes=None)
-            ),
-        ),
+        inputs=(spec("x", dim("x[0]", 3, name="batch"), dim("x[1]", 6, name="length"), dim("x[2]", 8, sizes=None)),),
     )
 
 
@@ -294,9 +275,7 @@ def clean_with_notes() -> ReportData:
     return report(
         model="LSTM",
         inputs=(spec("x", dim("x[1]", 6, name="length")), InputSpec("scale", "float32", (1, 4))),
-        notes=(
-            "output y is declared with the fixed size 6 at axis 1, but its values are right at other sizes",
-        ),
+        notes=("output y is declared with the fixed size 6 at axis 1, but its values are right at other sizes",),
         changes=tuple(
             Change("capture", (Guard(f"0 < length + {i}", "guard", ("length",)),), "none") for i in range(40)
         ),
@@ -309,9 +288,7 @@ def incomplete() -> ReportData:
         status="incomplete",
         model="Net",
         inputs=(spec("x", dim("x[0]", 2, name="n")),),
-        missing=(
-            Missing("deferred runtime asserts", "torch 2.16.0 has no ShapeEnv.deferred_runtime_asserts"),
-        ),
+        missing=(Missing("deferred runtime asserts", "torch 2.16.0 has no ShapeEnv.deferred_runtime_asserts"),),
         error="TorchExportError: Failed to export the model",
     )
 

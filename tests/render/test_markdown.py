@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -23,7 +24,7 @@ OWN_HTML = {"<code>", "</code>", "<!-- -->"}
 OWN_BLOCKS = ("<details>", "<summary>", "</details>")
 
 
-def tokens(text: str, parser: str = "tables") -> list[markdown_it.token.Token]:
+def tokens(text: str, parser: str = "tables") -> list[Any]:
     """Every block and inline token of ``text``."""
     found = []
     for token in PARSERS[parser].parse(text):
@@ -82,9 +83,7 @@ def test_nothing_from_the_model_becomes_markup(name: str, parser: str) -> None:
     headings = re.findall(r"^#+ .*$", text, re.MULTILINE)
     parsed = PARSERS[parser].parse(text)
     assert [t.type for t in parsed].count("heading_open") == len(headings)
-    titles = (
-        "guarddiff report: specialized|Inputs|Findings|What each stage added|Notes|Missing parts|Environment"
-    )
+    titles = "guarddiff report: specialized|Inputs|Findings|What each stage added|Notes|Missing parts|Environment"
     known = titles.replace("specialized", r"\w+") + r"|Finding \d+: \w+"
     assert all(re.fullmatch(f"#+ (?:{known})", heading) for heading in headings)
 
@@ -108,9 +107,7 @@ def test_no_control_characters_and_valid_utf8(name: str) -> None:
     assert len(text) < 100_000
 
 
-WORDS = st.text(st.sampled_from("ab1 \\`*_[]()<>&|~$#@:/!.-+=\n\t\"'{}^w"), max_size=30) | st.text(
-    max_size=30
-)
+WORDS = st.text(st.sampled_from("ab1 \\`*_[]()<>&|~$#@:/!.-+=\n\t\"'{}^w"), max_size=30) | st.text(max_size=30)
 
 
 @given(WORDS)
@@ -196,9 +193,7 @@ def test_the_admitted_column_joins_all_findings() -> None:
     report = adaptive_pool()
     one = report.findings[0]
     again = dataclasses.replace(one, dims=(one.dims[0],))
-    other = dataclasses.replace(
-        one, dims=(dim("x[2]", 6, Admitted("multiples of 3", None, True, False), name="h"),)
-    )
+    other = dataclasses.replace(one, dims=(dim("x[2]", 6, Admitted("multiples of 3", None, True, False), name="h"),))
     quiet = dataclasses.replace(other, verdict="harmless")
     text = render(dataclasses.replace(report, findings=(one, again, other, quiet)))
     row = next(cells for cells in rows(text) if cells[:2] == ["`x`", "2"])
@@ -206,18 +201,12 @@ def test_the_admitted_column_joins_all_findings() -> None:
 
 
 def test_a_dimension_is_not_called_fine_while_something_is_missing() -> None:
-    report = ReportData(
-        inputs=adaptive_pool().inputs, missing=(Missing("guards", "gone"),), status="incomplete"
-    )
+    report = ReportData(inputs=adaptive_pool().inputs, missing=(Missing("guards", "gone"),), status="incomplete")
     text = render(report)
     assert "as declared" not in text
     assert "unknown, not fine" in text
 
 
 def test_a_change_without_origin() -> None:
-    change = dataclasses.replace(
-        adaptive_pool().changes[0], guards=(Guard("h > 1", "range"),), effect="small"
-    )
-    assert "| decompose | `h > 1` |  | excludes only the sizes 0 and 1 |" in render(
-        ReportData(changes=(change,))
-    )
+    change = dataclasses.replace(adaptive_pool().changes[0], guards=(Guard("h > 1", "range"),), effect="small")
+    assert "| decompose | `h > 1` |  | excludes only the sizes 0 and 1 |" in render(ReportData(changes=(change,)))

@@ -71,10 +71,7 @@ def test_a_warning_names_everything_asked_for() -> None:
 
 def test_dimensions_that_admit_the_same_share_a_line() -> None:
     first = warning_text(finding("adaptive_pool")).split("\n")[0]
-    assert (
-        first
-        == "x[2] (h) and x[3] (w): declared any size, but the exported model is right only for exactly 6"
-    )
+    assert first == "x[2] (h) and x[3] (w): declared any size, but the exported model is right only for exactly 6"
 
 
 def test_many_dimensions_lose_names_before_the_claim_loses_words() -> None:
@@ -87,9 +84,7 @@ def test_many_dimensions_lose_names_before_the_claim_loses_words() -> None:
 
 def test_many_different_dimensions() -> None:
     dims = tuple(dim(f"x[{i}]", i, exactly(i)) for i in range(30))
-    head = " ".join(
-        warning_text(dataclasses.replace(finding("kron"), dims=dims)).split("\n  where")[0].split()
-    )
+    head = " ".join(warning_text(dataclasses.replace(finding("kron"), dims=dims)).split("\n  where")[0].split())
     assert head.startswith("Declared any size, but the exported model is right only for x[0] exactly 0, x[1]")
     assert head.endswith("more dimensions")
 
@@ -132,6 +127,12 @@ def test_a_finding_without_dimensions_or_origin() -> None:
     assert "where" not in text
 
 
+def test_an_input_that_became_fixed_says_why() -> None:
+    reason = "the exporter tried again with a fixed size"
+    shown = dataclasses.replace(static_dimension().findings[0], stage="capture", reason=reason)
+    assert f"  why           {reason}" in warning_text(shown)
+
+
 def test_a_range_and_the_model_itself() -> None:
     ranged = dim("x[2]", 6, exactly(6), sizes=SizeRange(4, 512))
     changed = dataclasses.replace(finding("kron"), dims=(ranged,))
@@ -148,6 +149,9 @@ NEXT = [
     (dataclasses.replace(untried().findings[0], reason='replay is "off"'), 'replay="findings"'),
     (dataclasses.replace(untried().findings[0], reason="the model differs from itself"), "same result twice"),
     (dataclasses.replace(untried().findings[0], reason="the operator can't run by itself"), 'replay="full"'),
+    (dataclasses.replace(untried().findings[0], reason="the export raised, so"), "Mend the error"),
+    (dataclasses.replace(untried().findings[0], reason="differ at the example's own sizes"), "agree there"),
+    (dataclasses.replace(untried().findings[0], reason="the time was used up"), "at such a size yourself"),
     (quiet().findings[0], "Nothing to do"),
     (quiet().findings[1], "another way"),
     (quiet().findings[2], "Nothing to do"),
@@ -155,9 +159,7 @@ NEXT = [
     (dataclasses.replace(quiet().findings[1], stage="run"), "another version of ONNX Runtime"),
     (dataclasses.replace(untried().findings[0], verdict="confirmed"), "needs no concrete size"),
     (
-        dataclasses.replace(
-            static_dimension().findings[0], stage="capture", op="aten.view.default", origin=Origin()
-        ),
+        dataclasses.replace(static_dimension().findings[0], stage="capture", op="aten.view.default", origin=Origin()),
         "declare the dimension static",
     ),
     (dataclasses.replace(adaptive_pool().findings[0], op="aten.unfold.default"), "writing this operator"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from guarddiff.core import domain
 from guarddiff.core.dims import Dimension
@@ -18,8 +19,8 @@ from guarddiff.core.stage import Stage
 
 @dataclass
 class Attribution:
-    """Findings without verdicts, and every change with its effect. ``unsure`` are guards of changes that exclude
-    the sizes 0 and 1 only: (stage, origin, guards), tried with ``replay="full"``."""
+    """Findings without verdicts, and every change with its effect. ``small`` are changes that exclude the sizes 0
+    and 1 only, as findings, for ``replay="full"``."""
 
     findings: list[Finding] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
@@ -69,8 +70,7 @@ def usable(guards: Iterable[Guard]) -> list[str]:
 def _effect(
     texts: Sequence[str], declared: dict[str, SizeRange], example: dict[str, int], given: Sequence[str] = ()
 ) -> Effect:
-    found = domain.effect(texts, declared, example, given=given)
-    return found  # type: ignore[return-value]
+    return cast("Effect", domain.effect(texts, declared, example, given=given))
 
 
 def _restricting(texts: list[str], declared: dict[str, SizeRange], example: dict[str, int]) -> list[str]:
@@ -163,13 +163,16 @@ def _static_findings(evidence: Evidence) -> list[Finding]:
     for (_, _), statics in grouped.items():
         first = statics[0]
         guards = tuple(dict.fromkeys(f"{s.dim.size} == {s.size}" for s in statics))
-        only = {s.dim.place: domain.admitted([f"n == {s.size}"], {"n": SizeRange()}, {"n": s.size})["n"] for s in statics}
-        dims = tuple(replace(s.dim, admitted=only[s.dim.place]) for s in statics)
+        dims = tuple(replace(s.dim, admitted=_only(s.size)) for s in statics)
         op = first.origin.op or ("torch.onnx.export" if first.stage == "declare" else "torch.export")
         found.append(
             Finding(dims, first.stage, op, first.origin, guards, reason=_static_reason(first), inputs=evidence.dims)
         )
     return found
+
+
+def _only(size: int) -> domain.Admitted:
+    return domain.admitted([f"n == {size}"], {"n": SizeRange()}, {"n": size})["n"]
 
 
 def _static_reason(static: StaticDimension) -> str:

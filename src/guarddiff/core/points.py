@@ -121,9 +121,7 @@ def grid(groups: Sequence[Group], rows: _Array, constants: Iterable[int], budget
     for axis, other in enumerate(others):
         fitting = _fitting(first, other, rows, spread)[: max(2, each // 2)]
         common = _common(other, spread)[: max(each - len(fitting), 1)]
-        columns = np.concatenate(
-            [np.stack(fitting, 1), np.broadcast_to(common, (len(rows), len(common)))], axis=1
-        )
+        columns = np.concatenate([np.stack(fitting, 1), np.broadcast_to(common, (len(rows), len(common)))], axis=1)
         columns = np.clip(columns, other.lower, _FAR if other.upper is None else other.upper)
         result.append(columns.reshape(len(rows), *[1] * axis, -1, *[1] * (len(others) - axis - 1)))
     return result

@@ -138,18 +138,18 @@ def _equalities(guards: Sequence[Expression], single: Mapping[str, Group]) -> li
 
 
 def _diagonal(first: Group, second: Group, guards: Sequence[Expression]) -> bool:
-    """Whether the guards admit a pair of sizes (0 aside) just when the two are equal."""
-    rows = first.sample
-    rows = rows[rows >= 1]
-    left, right = grid([first, second], rows, constants_of(guards), _PAIRS)
-    same, apart = np.asarray(True), np.asarray(False)
-    for expression in guards:
-        true, false = truth(expression, {first.names[0]: left, second.names[0]: right})
-        same, apart = same & true, apart | false
-    looked_at = right >= 1
-    off = (left != right) & looked_at
-    on = rows[second.satisfies(rows)]
-    if not on.size or (same & off).any() or not (apart & off).any():
+    """Whether the guards admit a pair of sizes just when the two are equal; both being 0 may be excluded."""
+    for rows, budget in ((first.sample[:8], 100), (first.sample, _PAIRS)):  # a few points refute most guards
+        left, right = grid([first, second], rows, constants_of(guards), budget)
+        off = left != right
+        same, apart = off, np.zeros_like(off)
+        for expression in guards:
+            true, false = truth(expression, {first.names[0]: left, second.names[0]: right})
+            same, apart = same & true, apart | (false & off)
+        if same.any():
+            return False
+    on = first.sample[second.satisfies(first.sample) & (first.sample >= 1)]
+    if not on.size or not apart.any():
         return False
     return all(truth(expression, {first.names[0]: on, second.names[0]: on})[0].all() for expression in guards)
 

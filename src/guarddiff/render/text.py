@@ -20,7 +20,8 @@ def warning_text(finding: Finding) -> str:
     """What the user has to hear of ``finding``: at most ten lines."""
     where = _labelled("where", words.where(finding))
     lines = [*_head(finding), *where, *_labelled("operator", words.operator(finding))]
-    if finding.stage == "declare" and finding.counterexample:
+    proof = finding.counterexample
+    if proof and (finding.stage == "declare" or proof.kind == "rejected_input"):
         lines += _labelled("why", words.clean(finding.reason), most=1 if where else 2)
     elif finding.origin.rule:
         lines += _labelled("rule", words.rule(finding.origin.rule))

@@ -64,6 +64,12 @@ _TO_TRY: tuple[tuple[str, str], ...] = (
         r"differs? from itself|random|determin",
         "Make the model give the same result twice (eval mode, no dropout, fixed seeds) and export again.",
     ),
+    (r"export raised", "Mend the error of the export first; this shows which sizes were fixed until then."),
+    (
+        r"example's own sizes",
+        "Look at the example's own sizes first: PyTorch and ONNX Runtime have to agree there.",
+    ),
+    (r"used up|too large|more than", "Compare eager PyTorch and ONNX Runtime at such a size yourself."),
 )
 """Patterns of the reason for ``unconfirmed``, and what then helps to try it."""
 
@@ -268,9 +274,7 @@ def summary(report: ReportData) -> str:
         ]
         parts.append(f"{count(len(warned), 'finding')} ({', '.join(kinds)}){_reach(warned, dynamic)}.")
     elif not report.missing and not report.error:
-        parts.append(
-            "No specialized dimension was found." if dynamic else "No dimension was declared dynamic."
-        )
+        parts.append("No specialized dimension was found." if dynamic else "No dimension was declared dynamic.")
     if report.missing:
         parts.append("A part of the evidence is missing: what is not listed here is unknown, not fine.")
     if report.error:
@@ -286,11 +290,7 @@ def _reach(warned: Sequence[Finding], dynamic: set[tuple[str, int]]) -> str:
     verb = "is" if touched == 1 else "are"
     if not any(f.verdict == "confirmed" for f in warned):
         verb = "may be"
-    whole = (
-        "the only dynamic dimension"
-        if len(dynamic) == 1
-        else f"{touched} of {len(dynamic)} dynamic dimensions"
-    )
+    whole = "the only dynamic dimension" if len(dynamic) == 1 else f"{touched} of {len(dynamic)} dynamic dimensions"
     return f": {whole} {verb} right at fewer sizes than were declared"
 
 
@@ -357,6 +357,5 @@ def _declare_again(finding: Finding) -> str:
         return "Name every input of forward in dynamic_shapes, in the order of its parameters."
     shapes = ", ".join(f'"{name}": {{{", ".join(axes)}}}' for name, axes in meant.items())
     return (
-        f"Declare by the parameters of forward, all of them in their order (None: fixed): "
-        f"dynamic_shapes={{{shapes}}}"
+        f"Declare by the parameters of forward, all of them in their order (None: fixed): dynamic_shapes={{{shapes}}}"
     )

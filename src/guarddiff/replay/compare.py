@@ -13,7 +13,14 @@ from guarddiff.core.finding import DifferenceKind
 
 Array = np.ndarray[Any, Any]
 
-TOLERANCES = {"float16": 2e-2, "bfloat16": 6e-2, "float32": 1e-3, "float64": 1e-5, "complex64": 1e-3, "complex128": 1e-5}
+TOLERANCES = {
+    "float16": 2e-2,
+    "bfloat16": 6e-2,
+    "float32": 1e-3,
+    "float64": 1e-5,
+    "complex64": 1e-3,
+    "complex128": 1e-5,
+}
 """Relative tolerance by eager's dtype; the absolute one is a tenth of it times the reference's root mean square
 (1 at least): reductions and convolutions of another library sum in another order."""
 

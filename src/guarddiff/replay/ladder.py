@@ -10,8 +10,9 @@ import torch
 
 from guarddiff.core.stage import Stage
 from guarddiff.replay import compare
+from guarddiff.replay.compare import Result
 from guarddiff.replay.inputs import Example
-from guarddiff.replay.run import Eager, Pair, Result, Session, undisturbed
+from guarddiff.replay.run import Eager, Pair, Session, undisturbed
 
 logger = logging.getLogger("guarddiff")
 
@@ -50,7 +51,7 @@ def _run_graph(program: Any, example: Example, leaves: Sequence[Any]) -> list[An
     by_input = {name: leaf for name, leaf in zip(example.names, leaves) if name is not None}
     weights = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     constants = signature.inputs_to_lifted_tensor_constants
-    users = iter([leaf for name, leaf in by_input.items()])
+    users = iter(by_input.values())
     values = []
     try:
         for spec in signature.input_specs:

@@ -139,7 +139,9 @@ class Prover:
 
         def call(module: Any) -> Any:
             leaves = [
-                torch.empty(shapes[name], dtype=leaf.dtype) if name in shapes and isinstance(leaf, torch.Tensor) else leaf
+                torch.empty(shapes[name], dtype=leaf.dtype)
+                if name in shapes and isinstance(leaf, torch.Tensor)
+                else leaf
                 for name, leaf in zip(self.example.names, self.example.leaves)
             ]
             args, kwargs = self.example.call(leaves)
@@ -189,7 +191,7 @@ class _Operator:
 
     def __init__(self, cut: isolate.Cut, tools: Tools, example: Example, sizes_: Mapping[str, int]) -> None:
         self.cut = cut
-        named = {name: leaf for name, leaf in zip(example.names, example.leaves) if isinstance(leaf, torch.Tensor)}
+        named = {n: leaf for n, leaf in zip(example.names, example.leaves) if n and isinstance(leaf, torch.Tensor)}
         leaves = [_starting(spec, dict(sizes_), named) for spec in cut.inputs]
         names = tuple(f"in_{i}" for i in range(len(leaves)))
         self._example = Example(tuple(leaves), names, None, lambda values, _: (tuple(values), {}))
@@ -213,8 +215,9 @@ class _Operator:
 
 def _starting(spec: isolate.CutInput, point: Point, named: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """The operator's example input: the model's own where it is one, random values otherwise."""
-    if spec.source in named and tuple(named[spec.source].shape) == spec.at(point):
-        return named[spec.source].detach()
+    own = named.get(spec.source or "")
+    if own is not None and tuple(own.shape) == spec.at(point):
+        return own.detach()
     generator = torch.Generator().manual_seed(0)
     shape = spec.at(point)
     if spec.dtype.is_floating_point or spec.dtype.is_complex:
@@ -237,7 +240,9 @@ def _without_difference(finding: Finding, tried: Sequence[Outcome]) -> Finding:
     if unknown and agreed < ENOUGH:
         return _verdict(finding, "unconfirmed", unknown[0].text)
     if agreed:
-        return _verdict(finding, "harmless", f"{agreed} sizes that break the guards were run and agree with eager PyTorch")
+        return _verdict(
+            finding, "harmless", f"{agreed} sizes that break the guards were run and agree with eager PyTorch"
+        )
     return _verdict(
         finding, "inherent", f"eager PyTorch rejects every such size too ({len(rejected)} tried: {rejected[0].text})"
     )

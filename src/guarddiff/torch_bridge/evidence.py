@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,31 +14,17 @@ from torch.utils import _pytree
 from guarddiff.core import diff
 from guarddiff.core.dims import Declared, Dimension, InputSpec, OutputSpec
 from guarddiff.core.domain import SizeRange
-from guarddiff.core.evidence import Evidence, Group, StaticDimension
+from guarddiff.core.evidence import Evidence, StaticDimension
 from guarddiff.core.finding import dimension_sizes
 from guarddiff.core.origin import Origin
 from guarddiff.core.snapshot import Guard, Snapshot
 from guarddiff.core.stage import Stage
-from guarddiff.torch_bridge import intent, shape_env
+from guarddiff.torch_bridge import groups, intent, shape_env
+from guarddiff.torch_bridge.groups import Placeholder
 from guarddiff.torch_bridge.intent import AxisIntent, Leaf
-from guarddiff.torch_bridge.origin import module_path, node_source
-from guarddiff.torch_bridge.record import Boundary, Event, Recording
+from guarddiff.torch_bridge.record import Boundary, Recording
 
 _RESERVED = frozenset(("min", "max", "abs", "int", "float", "round", "bool", "math", "torch", "None", "True", "False"))
-
-
-@dataclass
-class Placeholder:
-    """One user input of the captured program: its leaf of the example inputs and its ONNX input.
-
-    ``onnx`` is None for inputs that are no ONNX inputs (None, Python constants).
-    """
-
-    name: str
-    value: Any
-    leaf: Leaf | None
-    onnx: str | None = None
-    static: tuple[int | str | None, ...] = ()
 
 
 @dataclass
@@ -56,16 +42,15 @@ class Inputs:
 def build(recording: Recording) -> tuple[Evidence, Inputs]:
     """Evidence of a recording in which a program was captured. Errors are left to the caller."""
     inputs = _inputs(recording)
-    paths = _module_paths(recording.model)
-    groups = _groups(recording, inputs.namer, paths)
+    paths = groups.module_paths(recording.model)
     dims = tuple(dim for spec in inputs.specs for dim in spec.dims)
     example, _ = dimension_sizes(dims, {spec.name: _example(inputs, spec.name) for spec in inputs.specs})
     snapshots, state = _snapshots(recording, inputs)
     return Evidence(
         inputs=tuple(inputs.specs),
-        groups=tuple(groups),
+        groups=tuple(groups.by_root_cause(recording, inputs.namer, paths)),
         state=tuple(state),
-        static=tuple(_with_origins(recording, inputs, paths)),
+        static=tuple(groups.with_origins(recording, inputs.static, inputs.placeholders, paths)),
         declared=inputs.declared,
         example=example,
         snapshots=tuple(snapshots),
@@ -111,7 +96,6 @@ def declared_leaves(recording: Recording) -> list[Leaf]:
 
 
 def _inputs(recording: Recording) -> Inputs:
-    program = recording.captured
     is_program = isinstance(recording.model, torch.export.ExportedProgram)
     leaves = [] if is_program else declared_leaves(recording)
     placeholders = _placeholders(recording, leaves)
@@ -135,8 +119,9 @@ def _inputs(recording: Recording) -> Inputs:
             if symbol is not None:
                 names[symbol] = dim.size if dim.size == dim.name else f"({dim.size})"
                 variables[symbol] = variable
-            if isinstance(placeholder.static[axis], int):
-                inputs.static.append(StaticDimension(dim, int(placeholder.static[axis]), "capture", Origin()))  # type: ignore[arg-type]
+            fixed = placeholder.static[axis]
+            if isinstance(fixed, int):
+                inputs.static.append(StaticDimension(dim, fixed, "capture", Origin()))
         inputs.specs.append(InputSpec(placeholder.onnx, str(placeholder.value.dtype), (), tuple(dims)))
     _name_roots(recording, inputs)
     inputs.specs = [replace(spec, shape=_shape(inputs, spec)) for spec in inputs.specs]
@@ -206,7 +191,13 @@ def _dimension(placeholder: Placeholder, axis: int, size: Any, taken: dict[str, 
     place = f"{stem}[{axis}]"
     name = place
     derived = asked is not None and asked.root is not None
-    if asked is not None and not derived and asked.name and _is_variable(asked.name) and taken.get(asked.name) is not None:
+    if (
+        asked is not None
+        and not derived
+        and asked.name
+        and _is_variable(asked.name)
+        and taken.get(asked.name) is not None
+    ):
         name = asked.name
     example = placeholder.leaf.value.shape[axis] if placeholder.leaf else shape_env.hint(size)
     declared = asked.declared if asked else _undeclared(placeholder)
@@ -243,9 +234,7 @@ def _name_roots(recording: Recording, inputs: Inputs) -> None:
 def _shape(inputs: Inputs, spec: InputSpec) -> tuple[int | str, ...]:
     dims = {dim.axis: dim for dim in spec.dims}
     value = next(p.value for p in inputs.placeholders if p.onnx == spec.name)
-    return tuple(
-        dims[axis].size if axis in dims else inputs.namer.size(size) for axis, size in enumerate(value.shape)
-    )
+    return tuple(dims[axis].size if axis in dims else inputs.namer.size(size) for axis, size in enumerate(value.shape))
 
 
 def _example(inputs: Inputs, name: str) -> tuple[int, ...]:
@@ -253,60 +242,6 @@ def _example(inputs: Inputs, name: str) -> tuple[int, ...]:
     if placeholder.leaf is not None:
         return tuple(placeholder.leaf.value.shape)
     return tuple(shape_env.hint(size) for size in placeholder.value.shape)
-
-
-def _module_paths(model: Any) -> dict[int, str]:
-    if not isinstance(model, torch.nn.Module):
-        return {}
-    return {id(module): path for path, module in model.named_modules()}
-
-
-def _groups(recording: Recording, namer: shape_env.Namer, paths: dict[int, str]) -> list[Group]:
-    """Events of the program's own ShapeEnv, grouped by root cause in the order in which they came."""
-    grouped: dict[tuple[Any, ...], list[Event]] = {}
-    for event in recording.events:
-        if event.env is recording.env:
-            grouped.setdefault((event.stage, *event.moment.key()), []).append(event)
-    groups = []
-    for (stage, *_), events in grouped.items():
-        origin = _best(events).moment.origin(paths)
-        guards = diff.unique(namer.guard(e.expression, "guard", origin=e.moment.origin(paths)) for e in events)
-        groups.append(Group(stage, _complete(origin, recording), tuple(guards)))
-    return groups
-
-
-def _best(events: list[Event]) -> Event:
-    """The event whose place says most: a branch of the model's own code, else the first."""
-    return next((event for event in events if event.moment.branch), events[0])
-
-
-def _complete(origin: Origin, recording: Recording) -> Origin:
-    """Add what the captured graph knows: at decomposition the user's line of the node, at capture the node."""
-    nodes = recording.captured.graph.nodes if recording.captured is not None else ()
-    if origin.node is None:
-        return _find_node(origin, nodes)
-    node = next((n for n in nodes if n.name == origin.node), None)
-    if node is None:
-        return origin
-    path = origin.module_path if origin.module_path is not None else module_path(node.meta)
-    return replace(origin, source=node_source(node.meta.get("stack_trace")) or origin.source, module_path=path)
-
-
-def _find_node(origin: Origin, nodes: Iterable[Any]) -> Origin:
-    """The one node of the captured graph that the operator at this source line became; unchanged if not one."""
-    if origin.source is None or origin.op is None or origin.branch:
-        return origin
-    base = origin.op.split(".")[1] if origin.op.count(".") else origin.op
-    found = [
-        n
-        for n in nodes
-        if n.op == "call_function"
-        and base in str(n.target)
-        and (line := node_source(n.meta.get("stack_trace"))) is not None
-        and (line.file, line.line) == (origin.source.file, origin.source.line)
-        and (origin.module_path is None or module_path(n.meta) in (origin.module_path, None))
-    ]
-    return replace(origin, node=found[0].name) if len(found) == 1 else origin
 
 
 def _snapshots(recording: Recording, inputs: Inputs) -> tuple[list[Snapshot], list[tuple[Stage, Guard]]]:
@@ -320,7 +255,10 @@ def _snapshots(recording: Recording, inputs: Inputs) -> tuple[list[Snapshot], li
     if recording.decomposed is not None:
         found = tuple(_outputs(recording.decomposed, namer))
         snapshots.append(Snapshot("decompose", "after", after, shapes, found))
-    stages: list[tuple[Stage, Boundary | None]] = [("translate", recording.translated), ("optimize", recording.optimized)]
+    stages: list[tuple[Stage, Boundary | None]] = [
+        ("translate", recording.translated),
+        ("optimize", recording.optimized),
+    ]
     for stage, boundary in stages:
         if boundary is not None:
             snapshots.append(_onnx_snapshot(stage, boundary))
@@ -349,56 +287,3 @@ def _outputs(program: Any, namer: shape_env.Namer) -> list[OutputSpec]:
         else:
             found.append(OutputSpec(spec.arg.name, type(value).__name__, ()))
     return found
-
-
-def _with_origins(recording: Recording, inputs: Inputs, paths: dict[int, str]) -> list[StaticDimension]:
-    """Static dimensions with the stage at which they became so, and the place that asked for the number.
-
-    What torch took as dynamic is read from the shapes that reached the capture: there positions count, and
-    negative axes mean nothing. The place is found among the events of attempts that were given up.
-    """
-    if not inputs.static:
-        return []
-    applied = _applied(recording)
-    extra = tuple(sorted(
-        f"{p.onnx}[{axis}]" for p in inputs.placeholders if p.leaf and p.onnx
-        for axis in applied.get(p.leaf.index, ()) if axis not in p.leaf.declared
-    ))  # fmt: skip
-    found = []
-    for static in inputs.static:
-        leaf = next(p.leaf for p in inputs.placeholders if p.onnx == static.dim.input)
-        taken = leaf is not None and static.dim.axis in applied.get(leaf.index, ())
-        if taken and leaf is not None:
-            origin = _abandoned(recording, leaf, static, paths)
-            found.append(replace(static, origin=_complete(origin, recording)))
-        else:
-            found.append(replace(static, stage="declare", instead=extra))
-    return found
-
-
-def _applied(recording: Recording) -> dict[int, set[int]]:
-    """Leaf index → axes that torch.export was asked to keep dynamic."""
-    arguments = intent.bind(recording.model, recording.args, recording.kwargs)
-    leaves = intent.leaves_of(arguments)
-    intent.declare(leaves, arguments, recording.applied_shapes, literal=True)
-    return {leaf.index: set(leaf.declared) for leaf in leaves}
-
-
-def _abandoned(recording: Recording, leaf: Leaf, static: StaticDimension, paths: dict[int, str]) -> Origin:
-    for event in recording.events:
-        if event.stage != "capture" or event.env is recording.env:
-            continue
-        sources = shape_env.size_sources(event.env)
-        symbols = {symbol for symbol, place in sources.items() if place == (leaf.path, static.dim.axis)}
-        if symbols & event.expression.free_symbols and _fixes(event, symbols, static.size):
-            return event.moment.origin(paths)
-    return Origin()
-
-
-def _fixes(event: Event, symbols: set[Any], size: int) -> bool:
-    """Whether a guard leaves only the example size."""
-    if event.expression.free_symbols - symbols:
-        return False
-    symbol = next(iter(symbols & event.expression.free_symbols))
-    tried = [n for n in range(1, 4 * size + 8) if n != size]
-    return not any(bool(event.expression.xreplace({symbol: n})) for n in tried)

@@ -211,10 +211,10 @@ def _drop_negative(leaves: list[Leaf]) -> None:
 
 
 def _bound(value: Any, infinite: int | None) -> int | None:
-    """A bound as an int; ``infinite`` for none and for infinity."""
+    """A bound as an int; ``infinite`` for none and for infinity (torch's own ``int_oo`` is no int)."""
     try:
         number = int(value)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, AttributeError):
         return infinite
     return number if abs(number) < 2**62 else infinite
 

@@ -20,9 +20,7 @@ def read(program: Any) -> tuple[OnnxNodeInfo, ...]:
     for node in program.model.graph:
         attributes = tuple((name, numbers) for name, a in node.attributes.items() if (numbers := _integers(a.value)))
         constants = tuple(
-            (value.name or "", numbers)
-            for value in node.inputs
-            if value is not None and (numbers := _constant(value))
+            (value.name or "", numbers) for value in node.inputs if value is not None and (numbers := _constant(value))
         )
         if not attributes and not constants:
             continue

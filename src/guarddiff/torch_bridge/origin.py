@@ -52,7 +52,7 @@ _STACK_LINE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+), in (?P<func
 
 def is_user_file(filename: str) -> bool:
     """Whether a frame of this file is the model's own code: not torch, not the standard library, not ours."""
-    if filename.startswith("<") or filename.startswith((_TORCH, _PACKAGE)):
+    if filename.startswith(("<", _TORCH, _PACKAGE)):
         return False
     if filename.startswith(_SITE):
         return not filename[len(_SITE) :].startswith(_SYMBOLIC_PACKAGES)

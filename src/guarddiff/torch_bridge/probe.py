@@ -35,26 +35,18 @@ class PrivateName:
 
 _EXPORTER = "torch.onnx._internal.exporter."
 
-LOG_GUARD = PrivateName(
-    "torch.fx.experimental.symbolic_shapes", "ShapeEnv._log_guard", "guards and their origins"
-)
+LOG_GUARD = PrivateName("torch.fx.experimental.symbolic_shapes", "ShapeEnv._log_guard", "guards and their origins")
 EXPORT_COMPAT = PrivateName(_EXPORTER + "_compat", "export_compat", "the user's declarations")
 CORE_EXPORT = PrivateName(_EXPORTER + "_core", "export", "findings before the model file is written")
-DECOMPOSE = PrivateName(
-    _EXPORTER + "_fx_passes", "decompose_with_registry", "snapshots around decomposition"
-)
+DECOMPOSE = PrivateName(_EXPORTER + "_fx_passes", "decompose_with_registry", "snapshots around decomposition")
 DECOMPOSITION_TABLE = PrivateName(
     _EXPORTER + "_decomp", "create_onnx_friendly_decomposition_table", "fast replay of single operators"
 )
-TRANSLATE = PrivateName(
-    _EXPORTER + "_core", "_exported_program_to_onnx_program", "the snapshot after translation"
-)
+TRANSLATE = PrivateName(_EXPORTER + "_core", "_exported_program_to_onnx_program", "the snapshot after translation")
 OPTIMIZE = PrivateName(_EXPORTER + "_onnx_program", "ONNXProgram.optimize", "the snapshot after optimization")
 DETECT_FAKE_MODE = PrivateName("torch._guards", "detect_fake_mode", "the ShapeEnv of a program")
 PRINTER = PrivateName("torch.utils._sympy.printers", "PythonPrinter", "guards as text")
-FAKE_MODE = PrivateName(
-    "torch._subclasses.fake_tensor", "FakeTensorMode", "cheap checks of what eager PyTorch accepts"
-)
+FAKE_MODE = PrivateName("torch._subclasses.fake_tensor", "FakeTensorMode", "cheap checks of what eager PyTorch accepts")
 PYTREE = PrivateName("torch.utils._pytree", "tree_flatten_with_path", "nested inputs")
 
 NAMES: tuple[PrivateName, ...] = (

@@ -87,9 +87,7 @@ class Recording:
         moment = origin.observe(graph=self.stage == "decompose", depth=4)
         self.events.append(Event(args[0], self.stage, expression, moment))
 
-    def around(
-        self, name: PrivateName, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def around(self, name: PrivateName, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One of the exporter's functions is called: note its arguments, call it, note its result."""
         before, after = _STEPS[name]
         self._quietly(name.loss, before, self, args, kwargs)

@@ -27,9 +27,7 @@ class _TableReuse:
     def failed(self, part: str, error: BaseException) -> None:
         del part, error
 
-    def around(
-        self, name: PrivateName, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def around(self, name: PrivateName, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         del args, kwargs
         if name is probe.DECOMPOSITION_TABLE and self._table is not None:
             return dict(self._table)

@@ -116,7 +116,7 @@ class Namer:
 
     def guard(self, expression: Any, kind: GuardKind, **more: Any) -> Guard:
         """A core Guard; ``more`` are its further fields."""
-        symbols = getattr(expression, "free_symbols", set())
+        symbols: set[Any] = getattr(expression, "free_symbols", set())
         variables = sorted({self.variables[s] for s in symbols if s in self.variables})
         unknown = any(s not in self.variables for s in symbols)
         return Guard(self.text(expression), kind, tuple(variables), str(expression), unbacked=unknown, **more)

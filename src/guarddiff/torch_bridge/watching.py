@@ -21,9 +21,7 @@ class Watcher:
     def failed(self, part: str, error: BaseException) -> None:
         del part, error
 
-    def around(
-        self, name: PrivateName, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def around(self, name: PrivateName, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if name is not probe.EXPORT_COMPAT:
             return call()
         wrapper = probe.EXPORT_COMPAT.get()

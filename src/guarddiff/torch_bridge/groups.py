@@ -1,0 +1,140 @@
+"""Events → groups by root cause, and the place that fixed a dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from guarddiff.core import diff
+from guarddiff.core.evidence import Group, StaticDimension
+from guarddiff.core.origin import Origin
+from guarddiff.torch_bridge import intent, shape_env
+from guarddiff.torch_bridge.intent import Leaf
+from guarddiff.torch_bridge.origin import module_path, node_source
+from guarddiff.torch_bridge.record import Event, Recording
+
+
+@dataclass
+class Placeholder:
+    """One user input of the captured program: its leaf of the example inputs and its ONNX input.
+
+    ``onnx`` is None for inputs that are no ONNX inputs (None, Python constants).
+    """
+
+    name: str
+    value: Any
+    leaf: Leaf | None
+    onnx: str | None = None
+    static: tuple[int | str | None, ...] = ()
+
+
+def module_paths(model: Any) -> dict[int, str]:
+    if not isinstance(model, torch.nn.Module):
+        return {}
+    return {id(module): path for path, module in model.named_modules()}
+
+
+def by_root_cause(recording: Recording, namer: shape_env.Namer, paths: dict[int, str]) -> list[Group]:
+    """Events of the program's own ShapeEnv, grouped by root cause in the order in which they came."""
+    grouped: dict[tuple[Any, ...], list[Event]] = {}
+    for event in recording.events:
+        if event.env is recording.env:
+            grouped.setdefault((event.stage, *event.moment.key()), []).append(event)
+    groups = []
+    for (stage, *_), events in grouped.items():
+        origin = _best(events).moment.origin(paths)
+        guards = diff.unique(namer.guard(e.expression, "guard", origin=e.moment.origin(paths)) for e in events)
+        groups.append(Group(stage, _complete(origin, recording), tuple(guards)))
+    return groups
+
+
+def _best(events: list[Event]) -> Event:
+    """The event whose place says most: a branch of the model's own code, else the first."""
+    return next((event for event in events if event.moment.branch), events[0])
+
+
+def _complete(origin: Origin, recording: Recording) -> Origin:
+    """Add what the captured graph knows: at decomposition the user's line of the node, at capture the node."""
+    nodes = recording.captured.graph.nodes if recording.captured is not None else ()
+    if origin.node is None:
+        return _find_node(origin, nodes)
+    node = next((n for n in nodes if n.name == origin.node), None)
+    if node is None:
+        return origin
+    path = origin.module_path if origin.module_path is not None else module_path(node.meta)
+    return replace(origin, source=node_source(node.meta.get("stack_trace")) or origin.source, module_path=path)
+
+
+def _find_node(origin: Origin, nodes: Iterable[Any]) -> Origin:
+    """The one node of the captured graph that the operator at this source line became; unchanged if not one."""
+    if origin.source is None or origin.op is None or origin.branch:
+        return origin
+    base = origin.op.split(".")[1] if origin.op.count(".") else origin.op
+    found = [
+        n
+        for n in nodes
+        if n.op == "call_function"
+        and base in str(n.target)
+        and (line := node_source(n.meta.get("stack_trace"))) is not None
+        and (line.file, line.line) == (origin.source.file, origin.source.line)
+        and (origin.module_path is None or module_path(n.meta) in (origin.module_path, None))
+    ]
+    return replace(origin, node=found[0].name) if len(found) == 1 else origin
+
+
+def with_origins(
+    recording: Recording, statics: Sequence[StaticDimension], placeholders: Sequence[Placeholder], paths: dict[int, str]
+) -> list[StaticDimension]:
+    """Static dimensions with the stage at which they became so, and the place that asked for the number.
+
+    What torch took as dynamic is read from the shapes that reached the capture: there positions count, and
+    negative axes mean nothing. The place is found among the events of attempts that were given up.
+    """
+    if not statics:
+        return []
+    applied = _applied(recording)
+    extra = tuple(sorted(
+        f"{p.onnx}[{axis}]" for p in placeholders if p.leaf and p.onnx
+        for axis in applied.get(p.leaf.index, ()) if axis not in p.leaf.declared
+    ))  # fmt: skip
+    found = []
+    for static in statics:
+        leaf = next(p.leaf for p in placeholders if p.onnx == static.dim.input)
+        taken = leaf is not None and static.dim.axis in applied.get(leaf.index, ())
+        if taken and leaf is not None:
+            origin = _abandoned(recording, leaf, static, paths)
+            found.append(replace(static, origin=_complete(origin, recording)))
+        else:
+            found.append(replace(static, stage="declare", instead=extra))
+    return found
+
+
+def _applied(recording: Recording) -> dict[int, set[int]]:
+    """Leaf index → axes that torch.export was asked to keep dynamic."""
+    arguments = intent.bind(recording.model, recording.args, recording.kwargs)
+    leaves = intent.leaves_of(arguments)
+    intent.declare(leaves, arguments, recording.applied_shapes, literal=True)
+    return {leaf.index: set(leaf.declared) for leaf in leaves}
+
+
+def _abandoned(recording: Recording, leaf: Leaf, static: StaticDimension, paths: dict[int, str]) -> Origin:
+    for event in recording.events:
+        if event.stage != "capture" or event.env is recording.env:
+            continue
+        sources = shape_env.size_sources(event.env)
+        symbols = {symbol for symbol, place in sources.items() if place == (leaf.path, static.dim.axis)}
+        if symbols & event.expression.free_symbols and _fixes(event, symbols, static.size):
+            return event.moment.origin(paths)
+    return Origin()
+
+
+def _fixes(event: Event, symbols: set[Any], size: int) -> bool:
+    """Whether a guard leaves only the example size."""
+    if event.expression.free_symbols - symbols:
+        return False
+    symbol = next(iter(symbols & event.expression.free_symbols))
+    tried = [n for n in range(1, 4 * size + 8) if n != size]
+    return not any(bool(event.expression.xreplace({symbol: n})) for n in tried)
