@@ -27,6 +27,7 @@ LEVEL = {
     **dict.fromkeys(ROOMS, 1),
     "report": 2,  # the public Report: core's data with render's formats
     "options": 2,
+    "legacy": 2,  # the TorchScript exporter, which leaves no guards
     "pipeline": 3,  # one export from recording to report
     "export": 4,
     **dict.fromkeys(("sweep", "demo", "testing"), 5),

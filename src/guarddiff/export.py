@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from guarddiff import legacy
 from guarddiff.core.errors import SpecializationError, SpecializationWarning
 from guarddiff.options import OnFinding, Options, Replay, ReportTo
 from guarddiff.pipeline import Pipeline, last_report, logger, report_of
@@ -42,7 +43,8 @@ def export(
             torch's, and the report says so.
         report_to: Folder for ``guarddiff-report.md`` and ``.json``; None writes none. A report that can't be
             written is told in the log and never fails the export.
-        kwargs: Keyword arguments of ``torch.onnx.export``.
+        kwargs: Keyword arguments of ``torch.onnx.export``. ``dynamo=False`` leaves no guards: with
+            ``replay="full"`` the file is run at further sizes of the axes that ``dynamic_axes`` declares.
 
     Returns:
         What ``torch.onnx.export`` returns; ``guarddiff.report_of(program)`` gives the report.
@@ -52,7 +54,7 @@ def export(
         TypeError, ValueError: For a wrong value of a keyword named above.
     """
     options = Options(on_finding, replay, repair, report_to)
-    return _run(options, lambda: torch.onnx.export(*args, **kwargs))[0]
+    return _run(Pipeline(options, _legacy(args, kwargs)), lambda: torch.onnx.export(*args, **kwargs))[0]
 
 
 def check(
@@ -65,7 +67,7 @@ def check(
 ) -> Report:
     """As ``export``, but returns the report; ``report.program`` is the ONNXProgram."""
     options = Options(on_finding, replay, repair, report_to)
-    program, report = _run(options, lambda: torch.onnx.export(*args, **kwargs))
+    program, report = _run(Pipeline(options, _legacy(args, kwargs)), lambda: torch.onnx.export(*args, **kwargs))
     report.program = program
     return report
 
@@ -84,16 +86,16 @@ def watch(
     reports: list[Report] = []
 
     def guarded(call: Callable[[], Any]) -> Any:
-        program, report = _run(options, call, reports.append)
-        return program
+        return _run(Pipeline(options), call, reports.append)[0]
 
     with hooks.recording(watching.Watcher(guarded)):
         yield reports
 
 
-def _run(options: Options, call: Callable[[], Any], tell: Callable[[Report], None] | None = None) -> tuple[Any, Report]:
+def _run(
+    pipeline: Pipeline, call: Callable[[], Any], tell: Callable[[Report], None] | None = None
+) -> tuple[Any, Report]:
     """One guarded call: the result of ``call`` and the report."""
-    pipeline = Pipeline(options)
     try:
         with hooks.recording(pipeline.recording):
             program = call()
@@ -107,7 +109,7 @@ def _run(options: Options, call: Callable[[], Any], tell: Callable[[Report], Non
         raise
     report = pipeline.finish()
     _tell(tell, report)
-    if options.on_finding == "warn":
+    if pipeline.options.on_finding == "warn":
         for text in pipeline.texts():
             logger.warning("%s", text)
             _warn(text)
@@ -135,3 +137,11 @@ def _warn(text: str) -> None:
         frame.f_lineno,
         registry=frame.f_globals.setdefault("__warningregistry__", {}),
     )
+
+
+def _legacy(args: tuple[Any, ...], kwargs: dict[str, Any]) -> legacy.Call | None:
+    """The call, if it goes to the TorchScript exporter; wrong arguments are left to torch to tell of."""
+    try:
+        return legacy.call_of(args, kwargs)
+    except (TypeError, ValueError):
+        return None

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from guarddiff import legacy
 from guarddiff.analysis import attribute, constants, notes
 from guarddiff.core.errors import ReportWriteError, SpecializationError
 from guarddiff.core.evidence import Evidence
@@ -36,12 +37,14 @@ _last = threading.local()
 class Pipeline:
     """Turns one recorded call of the exporter into a report.
 
-    ``recording`` is given to the hooks. ``finish`` makes the report; it is called when torch has made the
-    program and before the model file is written, or after an export that raised.
+    ``recording`` is given to the hooks; ``call`` is what went to the TorchScript exporter, None for the other one.
+    ``finish`` makes the report; it is called when torch has made the program and before the model file is
+    written, or after an export that raised.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, call: legacy.Call | None = None) -> None:
         self.options = options
+        self._call = call
         self.recording = Recording(on_program=self._on_program)
         self.report: Report | None = None
         self._missing: list[Missing] = []
@@ -81,6 +84,8 @@ class Pipeline:
     def _report(self) -> Report:
         recording = self.recording
         report = Report(model=type(recording.model).__name__, program=recording.program)
+        if self._call is not None:
+            return self._legacy_report(self._call)
         if recording.captured is None:
             return report
         built = self._guarded("the evidence", lambda: evidence_of.build(recording), None)
@@ -94,6 +99,12 @@ class Pipeline:
         findings = self._guarded("the verdicts", lambda: self._verdicts(evidence, inputs, found), found.findings)
         report.findings = tuple(self._guarded("the ONNX nodes", lambda: self._with_nodes(findings), findings))
         return report
+
+    def _legacy_report(self, call: legacy.Call) -> Report:
+        full = self.options.replay == "full"
+        seen = self._guarded("the exported file", lambda: legacy.run(call, full), legacy.Found())
+        self._missing += seen.missing
+        return Report(model=type(call.model).__name__, inputs=seen.inputs, findings=seen.findings)
 
     def _verdicts(self, evidence: Evidence, inputs: evidence_of.Inputs, found: attribute.Attribution) -> list[Finding]:
         full = self.options.replay == "full"
@@ -148,7 +159,7 @@ class Pipeline:
         if self.options.report_to is None:
             return
         try:
-            report.write(self.options.report_to)
+            report.paths = report.write(self.options.report_to)
         except ReportWriteError as error:
             logger.error("%s", error)
             self._missing.append(Missing("the written report", str(error)))
@@ -178,7 +189,7 @@ def _join(first: str, second: str) -> str:
 
 def _remember(report: Report) -> None:
     program = report.program
-    kept = dataclasses.replace(report, program=None)
+    kept = report.with_program(None)
     _last.report = (kept, weakref.ref(program) if program is not None else None)
     if program is not None:
         _reports[program] = kept
@@ -193,10 +204,10 @@ def report_of(program: Any) -> Report:
         kept = _reports[program]
     except (KeyError, TypeError):
         raise KeyError("this program was not exported through guarddiff (or another copy of it was)") from None
-    return dataclasses.replace(kept, program=program)
+    return kept.with_program(program)
 
 
 def last_report() -> Report | None:
     """The newest report of this thread, also after an export that raised; None before the first export."""
     kept, program = getattr(_last, "report", (None, None))
-    return dataclasses.replace(kept, program=program() if program is not None else None) if kept is not None else None
+    return kept.with_program(program() if program is not None else None) if kept is not None else None

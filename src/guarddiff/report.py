@@ -9,6 +9,7 @@ import os
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from guarddiff.core import codec
 from guarddiff.core.errors import ReportFileError, ReportWriteError
@@ -29,12 +30,23 @@ _NO_LINKS = {
 
 
 class Report(ReportData):
-    """What one export showed, ready to be read, rendered and written."""
+    """What one export showed, ready to be read, rendered and written.
+
+    ``paths`` are the files that ``report_to=`` wrote; empty where none were.
+    """
+
+    paths: tuple[Path, ...] = ()
 
     @classmethod
     def from_data(cls, data: ReportData) -> Report:
         """A report of the same content, program included."""
         return cls(**{field.name: getattr(data, field.name) for field in dataclasses.fields(ReportData)})
+
+    def with_program(self, program: Any) -> Report:
+        """The same report, holding this program (None: none)."""
+        copied = Report.from_data(self)
+        copied.program, copied.paths = program, self.paths
+        return copied
 
     def __repr__(self) -> str:
         return f"<guarddiff report: {self.status}, {words.count(len(self.findings), 'finding')}>"

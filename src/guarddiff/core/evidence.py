@@ -13,11 +13,15 @@ from guarddiff.core.stage import Stage
 
 @dataclass(frozen=True)
 class Group:
-    """The guards that one root cause (an FX node, or a source line of the model) added in one stage."""
+    """The guards that one root cause (an FX node, or a source line of the model) added in one stage.
+
+    ``upstream`` names the FX nodes whose results the origin's node depends on.
+    """
 
     stage: Stage
     origin: Origin
     guards: tuple[Guard, ...]
+    upstream: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

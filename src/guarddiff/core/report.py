@@ -11,16 +11,16 @@ from guarddiff.core.snapshot import Guard, Snapshot
 from guarddiff.core.stage import Stage
 
 Status = Literal["clean", "specialized", "incomplete"]
-Effect = Literal["none", "small", "restricts", "unknown", "unbacked", "entailed"]
+Effect = Literal["none", "small", "lower", "restricts", "unknown", "unbacked", "entailed"]
 
 
 @dataclass(frozen=True)
 class Change:
     """What one origin added in one stage, and what it does to the admitted sizes.
 
-    ``effect``: ``none`` (excludes nothing that was declared), ``small`` (only the sizes 0 and 1), ``restricts``
-    (became a finding), ``entailed`` (an earlier finding excludes all of it already), ``unbacked`` (on
-    data-dependent sizes alone), ``unknown`` (could not be evaluated).
+    ``effect``: ``none`` (excludes nothing that was declared), ``small`` (only the sizes 0 and 1), ``lower`` (only
+    sizes below a bound), ``restricts`` (became a finding), ``entailed`` (an earlier finding excludes all of it
+    already), ``unbacked`` (on data-dependent sizes alone), ``unknown`` (could not be evaluated).
     """
 
     stage: Stage

@@ -46,6 +46,7 @@ EFFECTS: dict[Effect, str] = {
     "restricts": "restricts",
     "unknown": "could not be evaluated",
     "small": "excludes only the sizes 0 and 1",
+    "lower": "excludes only sizes below a bound",
     "entailed": "an earlier finding excludes it already",
     "unbacked": "on data-dependent sizes alone",
     "none": "excludes nothing that was declared",

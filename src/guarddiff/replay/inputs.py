@@ -88,14 +88,15 @@ def _from_nothing(plain: torch.Tensor, shape: Sequence[int], generator: torch.Ge
 
 
 def _floats(plain: torch.Tensor, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
-    work = plain.to(torch.float64)
+    work = plain if plain.dtype in (torch.float32, torch.float64) else plain.to(torch.float32)
     finite = work[torch.isfinite(work)]
     if finite.numel() == 0:
         return _tiled(plain, shape)
-    spread = float(finite.std()) if finite.numel() > 1 else 1.0
-    drawn = torch.randn(tuple(shape), generator=generator, dtype=torch.float64) * spread + float(finite.mean())
+    drawn = torch.randn(tuple(shape), generator=generator, dtype=work.dtype)
     if finite.numel() > 1:
-        drawn = drawn.clamp(float(finite.min()), float(finite.max()))
+        drawn = drawn.mul_(finite.std()).add_(finite.mean()).clamp_(finite.min(), finite.max())
+    else:
+        drawn = drawn.add_(finite.mean())
     return drawn.to(plain.dtype)
 
 

@@ -33,6 +33,8 @@ def first_wrong_stage(
     """
     rungs: tuple[tuple[Stage, Any], ...] = (("capture", captured), ("decompose", decomposed))
     for stage, program in rungs:
+        if program is None:
+            continue
         got = _run_graph(program, example, leaves)
         if got is not None and compare.difference(list(expected), got) is not None:
             return stage

@@ -45,10 +45,23 @@ def by_root_cause(recording: Recording, namer: shape_env.Namer, paths: dict[int,
             grouped.setdefault((event.stage, *event.moment.key()), []).append(event)
     groups = []
     for (stage, *_), events in grouped.items():
-        origin = _best(events).moment.origin(paths)
+        origin = _complete(_best(events).moment.origin(paths), recording)
         guards = diff.unique(namer.guard(e.expression, "guard", origin=e.moment.origin(paths)) for e in events)
-        groups.append(Group(stage, _complete(origin, recording), tuple(guards)))
+        groups.append(Group(stage, origin, tuple(guards), _upstream(recording, origin.node)))
     return groups
+
+
+def _upstream(recording: Recording, name: str | None) -> frozenset[str]:
+    """Names of all nodes of the captured graph that the node depends on."""
+    nodes = recording.captured.graph.nodes if recording.captured is not None and name is not None else ()
+    waiting = [node for node in nodes if node.name == name]
+    found: set[str] = set()
+    while waiting:
+        for argument in waiting.pop().all_input_nodes:
+            if argument.name not in found:
+                found.add(argument.name)
+                waiting.append(argument)
+    return frozenset(found)
 
 
 def _best(events: list[Event]) -> Event:

@@ -22,6 +22,7 @@ import torch.fx.traceback
 from guarddiff.core.origin import Origin, SourceLine
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_DEMO = _PACKAGE + "demo.py"  # its models are user code as any other's
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _SITE = os.path.dirname(os.path.dirname(_TORCH)) + os.sep
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
@@ -53,7 +54,7 @@ _STACK_LINE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+), in (?P<func
 def is_user_file(filename: str) -> bool:
     """Whether a frame of this file is the model's own code: not torch, not the standard library, not ours."""
     if filename.startswith(("<", _TORCH, _PACKAGE)):
-        return False
+        return filename == _DEMO
     if filename.startswith(_SITE):
         return not filename[len(_SITE) :].startswith(_SYMBOLIC_PACKAGES)
     return not filename.startswith(_STDLIB) or "site-packages" in filename

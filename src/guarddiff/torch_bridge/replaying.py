@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.utils import _pytree
 
 from guarddiff.torch_bridge import hooks, probe
 from guarddiff.torch_bridge.probe import PrivateName
@@ -72,6 +73,17 @@ def fake_accepts(module: Any, call: Callable[[Any], Any]) -> bool | None:
     return True
 
 
+def flatten_with_tree(value: Any) -> tuple[list[Any], Any]:
+    """The leaves of a nested value and its tree, for ``unflatten``."""
+    leaves, tree = _pytree.tree_flatten(value)
+    return leaves, tree
+
+
+def unflatten(leaves: Any, tree: Any) -> Any:
+    """The nested value with these leaves."""
+    return _pytree.tree_unflatten(leaves, tree)
+
+
 def flatten(value: Any) -> list[Any]:
     """The leaves of a nested value, as torch.export flattens it."""
-    return [leaf for _, leaf in probe.PYTREE.get()(value)[0]]
+    return list(_pytree.tree_leaves(value))

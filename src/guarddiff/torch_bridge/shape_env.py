@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -101,7 +102,7 @@ class Namer:
         known = self._texts.get(expression)
         if known is None:
             try:
-                known = self._printer.doprint(expression)
+                known = _plain(self._printer.doprint(expression))
             except Exception:
                 known = str(expression)
             self._texts[expression] = known
@@ -146,6 +147,32 @@ def bounds(symbol: Any, lower: Any, upper: Any) -> Iterable[Any]:
 def expression_of(size: Any) -> Any:
     """The sympy expression of a SymInt."""
     return size.node.expr
+
+
+class _Differences(ast.NodeTransformer):
+    """``a + -2 * b`` → ``a - 2 * b``: sympy knows no subtraction."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        right = node.right
+        if not (isinstance(node.op, ast.Add) and isinstance(right, ast.BinOp) and isinstance(right.op, ast.Mult)):
+            return node
+        factor = right.left
+        if not (isinstance(factor, ast.UnaryOp) and isinstance(factor.op, ast.USub)):
+            return node
+        positive = factor.operand
+        if isinstance(positive, ast.Constant) and positive.value == 1:
+            return ast.BinOp(node.left, ast.Sub(), right.right)
+        return ast.BinOp(node.left, ast.Sub(), ast.BinOp(positive, ast.Mult(), right.right))
+
+
+def _plain(text: str) -> str:
+    """The same condition without needless parentheses; the text itself where it is no Python."""
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, RecursionError, MemoryError, ValueError):
+        return text
+    return ast.unparse(_Differences().visit(tree))
 
 
 def hint(size: Any) -> int:
