@@ -6,6 +6,7 @@ with ``replay="full"``. What differs is a finding of stage ``run``: where it aro
 
 from __future__ import annotations
 
+import copy
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +59,7 @@ class _File:
 
 
 def call_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call | None:
-    """The call, if it goes to the TorchScript exporter; None otherwise."""
+    """The call, if it goes to the TorchScript exporter; None otherwise. (torch changes ``dynamic_axes`` in place.)"""
     given = dict(zip(("model", "args", "f"), args)) | dict(kwargs)
     if given.get("dynamo", True) is not False or isinstance(given.get("model"), torch.export.ExportedProgram):
         return None

@@ -152,7 +152,7 @@ class Pipeline:
     def _with_nodes(self, findings: list[Finding]) -> list[Finding]:
         if not findings or self.recording.program is None:
             return findings
-        nodes = onnx_nodes.read(self.recording.program)
+        nodes = onnx_nodes.read(self.recording.program, self.recording.captured)
         return [dataclasses.replace(f, onnx_nodes=constants.carriers(f, nodes)) for f in findings]
 
     def _write(self, report: Report) -> None:

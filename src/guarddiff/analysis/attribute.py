@@ -11,6 +11,7 @@ from guarddiff.core.dims import Dimension
 from guarddiff.core.domain import SizeRange
 from guarddiff.core.evidence import Evidence, Group, StaticDimension
 from guarddiff.core.finding import Finding
+from guarddiff.core.guard_text import substitute
 from guarddiff.core.origin import Origin
 from guarddiff.core.report import Change, Effect
 from guarddiff.core.snapshot import Guard
@@ -90,7 +91,7 @@ def _only_below(finding: Finding) -> bool:
 
 def usable(guards: Iterable[Guard]) -> list[str]:
     """Texts of the guards that speak of input dimensions alone, without repetitions."""
-    return list(dict.fromkeys(g.text for g in guards if not g.unbacked and g.variables))
+    return list(dict.fromkeys(g.text for g in guards if not g.unbacked))
 
 
 def _effect(
@@ -113,7 +114,7 @@ def make(evidence: Evidence, stage: Stage, origin: Origin, texts: Sequence[str])
     declared = {v: s for v, s in (evidence.declared or {}).items() if v in variables}
     admitted = domain.admitted(texts, declared, evidence.example or {})
     touched = [
-        replace(dim, admitted=admitted[variable])
+        replace(dim, admitted=admitted[variable] if dim.size == dim.name else _derived(dim, variable, texts, evidence))
         for dim in evidence.dims
         if (variable := _variable(dim)) in variables and variable in admitted
     ]
@@ -126,6 +127,20 @@ def make(evidence: Evidence, stage: Stage, origin: Origin, texts: Sequence[str])
         guards=tuple(texts),
         inputs=evidence.dims,
     )
+
+
+def _derived(dim: Dimension, variable: str, texts: Sequence[str], evidence: Evidence) -> domain.Admitted:
+    """Admitted sizes of a derived dimension such as ``2*h``: the guards over ``(s - 0) // 2`` in place of ``h``."""
+    base, after = domain.value(dim.size, {variable: 0}), domain.value(dim.size, {variable: 1})
+    declared = {v: s for v, s in (evidence.declared or {}).items() if v != variable}
+    own = dim.declared.sizes if dim.declared else SizeRange()
+    if base is None or after is None or after <= base:
+        return domain.Admitted("unknown", None, known=False, whole=False)
+    step = after - base
+    moved = [substitute(text, variable, f"(s - {base}) // {step}") for text in texts]
+    example = {**(evidence.example or {}), "s": dim.example}
+    used = {v: s for v, s in declared.items() if v in _variables(texts)}
+    return domain.admitted([*moved, f"(s - {base}) % {step} == 0"], {**used, "s": own}, example)["s"]
 
 
 def _variables(texts: Sequence[str]) -> set[str]:

@@ -333,3 +333,25 @@ def value(text: str, sizes: Mapping[str, int]) -> int | None:
     """
     result = _at(text, sizes)
     return int(result[1]) if result is not None and result[0] == "i" else None
+
+
+class _Substitution(ast.NodeTransformer):
+    def __init__(self, variable: str, instead: ast.expr) -> None:
+        self._variable = variable
+        self._instead = instead
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return self._instead if node.id == self._variable else node
+
+
+def substitute(text: str, variable: str, instead: str) -> str:
+    """``text`` with the expression ``instead`` in place of an identifier.
+
+    Raises GuardTextError for what is no Python.
+    """
+    try:
+        tree = ast.parse(text, mode="eval")
+        part = ast.parse(instead, mode="eval").body
+    except (SyntaxError, RecursionError, MemoryError, ValueError) as error:
+        raise GuardTextError(f"no guard: {text[:60]}") from error
+    return ast.unparse(_Substitution(variable, part).visit(tree))

@@ -86,9 +86,11 @@ def _counterexample(prover: Prover, point: Point, outcome: Outcome) -> Counterex
 def _new_finding(
     prover: Prover, unexplained: Sequence[tuple[Point, Outcome]], unoptimized: Callable[[], Any]
 ) -> Finding:
-    """One finding for all points that no guard explains, shown by the one that moves the fewest dimensions."""
+    """One finding for all points that no guard explains, shown by the one that moves the fewest dimensions; its
+    dimensions are those that are moved by such points."""
     point, outcome = min(unexplained, key=lambda row: (len(_moved(prover, row[0])), sum(row[0].values())))
-    moved = _moved(prover, point)
+    fewest = len(_moved(prover, point))
+    moved = {v for other, _ in unexplained for v in _moved(prover, other) if len(_moved(prover, other)) == fewest}
     dims = tuple(d for d in prover.dims if d.declared and sizes.variables_of(d) & moved) or _declared(prover)
     leaves = prover.example.at(prover.shapes(point))
     stage = ladder.first_wrong_stage(

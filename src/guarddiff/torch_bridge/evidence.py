@@ -99,8 +99,7 @@ def _inputs(recording: Recording) -> Inputs:
     is_program = isinstance(recording.model, torch.export.ExportedProgram)
     leaves = [] if is_program else declared_leaves(recording)
     placeholders = _placeholders(recording, leaves)
-    sources = shape_env.size_sources(recording.env) if recording.env is not None else {}
-    symbols = {place: symbol for symbol, place in sources.items()}
+    symbols = _symbols(recording, placeholders)
     names: dict[Any, str] = {}
     variables: dict[Any, str] = {}
     inputs = Inputs(leaves, placeholders, shape_env.Namer(names, variables))
@@ -114,9 +113,10 @@ def _inputs(recording: Recording) -> Inputs:
             if dim is None:
                 continue
             dims.append(dim)
-            symbol = symbols.get((placeholder.name, axis))
             variable = _declare(inputs, dim, _axis_intent(placeholder, axis))
-            if symbol is not None:
+            for symbol in symbols.get((placeholder.name, axis), ()):
+                if symbol in names:
+                    continue
                 names[symbol] = dim.size if dim.size == dim.name else f"({dim.size})"
                 variables[symbol] = variable
             fixed = placeholder.static[axis]
@@ -159,6 +159,26 @@ def _placeholders(recording: Recording, leaves: list[Leaf]) -> list[Placeholder]
 def _onnx_inputs(recording: Recording) -> list[tuple[str, str, tuple[int | str | None, ...]]]:
     boundary: Boundary | None = recording.optimized or recording.translated
     return boundary.inputs if boundary else []
+
+
+def _symbols(recording: Recording, placeholders: list[Placeholder]) -> dict[tuple[str, int], list[Any]]:
+    """(placeholder name, axis) → the symbols that stand for that size: the one it was made with, else the one it has
+    now (two dimensions that were found equal share one then)."""
+    found: dict[tuple[str, int], list[Any]] = {}
+    known = {placeholder.name for placeholder in placeholders}
+    sources = shape_env.size_sources(recording.env) if recording.env is not None else {}
+    for symbol, (name, axis) in sources.items():
+        number = re.fullmatch(r"flat_args_(\d+)", name)
+        if name not in known and number and int(number[1]) < len(placeholders):
+            name = placeholders[int(number[1])].name
+        found.setdefault((name, axis), []).append(symbol)
+    made = {symbol for symbols in found.values() for symbol in symbols}
+    for placeholder in placeholders:
+        for axis, size in enumerate(getattr(placeholder.value, "shape", ())):
+            symbol = None if isinstance(size, int) else shape_env.expression_of(size)
+            if symbol is not None and symbol.is_Symbol and symbol not in made:
+                found.setdefault((placeholder.name, axis), []).append(symbol)
+    return found
 
 
 def _axis_intent(placeholder: Placeholder, axis: int) -> AxisIntent | None:
@@ -215,7 +235,7 @@ def _declare(inputs: Inputs, dim: Dimension, asked: AxisIntent | None) -> str:
     variable = dim.name if dim.size == dim.name else str(asked.root if asked else dim.name)
     sizes = dim.declared.sizes if dim.declared else SizeRange()
     if dim.size != dim.name:
-        sizes = SizeRange()
+        sizes = asked.root_sizes if asked else SizeRange()
     old = inputs.declared.get(variable, SizeRange())
     uppers = [u for u in (old.upper, sizes.upper) if u is not None]
     inputs.declared[variable] = SizeRange(max(old.lower, sizes.lower), min(uppers) if uppers else None)

@@ -13,7 +13,7 @@ from guarddiff.core.evidence import Group, StaticDimension
 from guarddiff.core.origin import Origin
 from guarddiff.torch_bridge import intent, shape_env
 from guarddiff.torch_bridge.intent import Leaf
-from guarddiff.torch_bridge.origin import module_path, node_source
+from guarddiff.torch_bridge.origin import captured_name, module_path, node_source
 from guarddiff.torch_bridge.record import Event, Recording
 
 
@@ -40,8 +40,11 @@ def module_paths(model: Any) -> dict[int, str]:
 def by_root_cause(recording: Recording, namer: shape_env.Namer, paths: dict[int, str]) -> list[Group]:
     """Events of the program's own ShapeEnv, grouped by root cause in the order in which they came."""
     grouped: dict[tuple[Any, ...], list[Event]] = {}
+    known = {node.name for node in recording.captured.graph.nodes} if recording.captured is not None else set()
     for event in recording.events:
         if event.env is recording.env:
+            if event.moment.chain:
+                event.moment.node = captured_name(event.moment.chain, known)
             grouped.setdefault((event.stage, *event.moment.key()), []).append(event)
     groups = []
     for (stage, *_), events in grouped.items():
@@ -78,7 +81,8 @@ def _complete(origin: Origin, recording: Recording) -> Origin:
     if node is None:
         return origin
     path = origin.module_path if origin.module_path is not None else module_path(node.meta)
-    return replace(origin, source=node_source(node.meta.get("stack_trace")) or origin.source, module_path=path)
+    source = node_source(node.meta.get("stack_trace")) or origin.source
+    return replace(origin, op=origin.op or str(node.target), source=source, module_path=path)
 
 
 def _find_node(origin: Origin, nodes: Iterable[Any]) -> Origin:

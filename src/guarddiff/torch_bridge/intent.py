@@ -42,11 +42,13 @@ class Leaf:
 
 @dataclass(frozen=True)
 class AxisIntent:
-    """What was asked for one axis: the user's ``name`` (None: nameless), the ``root`` of a derived dimension."""
+    """What was asked for one axis: the user's ``name`` (None: nameless); for a derived dimension the name and the
+    sizes of its root."""
 
     name: str | None
     declared: Declared
     root: str | None = None
+    root_sizes: SizeRange = SizeRange()
 
 
 def bind(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -200,7 +202,9 @@ def read_axis(what: Any) -> AxisIntent | None:
         name = str(what.__name__)
         root = getattr(what, "root", None)
         if root is not None:
-            return AxisIntent(name, Declared(SizeRange(lower or 0, upper), name), str(root.__name__))
+            below, above = _bound(getattr(root, "min", None), 0), _bound(getattr(root, "max", None), None)
+            sizes = Declared(SizeRange(lower or 0, upper), name)
+            return AxisIntent(name, sizes, str(root.__name__), SizeRange(below or 0, above))
         return AxisIntent(name, Declared(SizeRange(lower or 0, upper), _dim_text(name, lower, upper)))
     return None
 

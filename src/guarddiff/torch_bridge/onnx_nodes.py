@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from guarddiff.core.evidence import OnnxNodeInfo
-from guarddiff.torch_bridge.origin import node_source, root_name
+from guarddiff.torch_bridge.origin import captured_name, node_chain, node_source
 
 _FX_NODE = "pkg.torch.onnx.fx_node"
 _STACK = "pkg.torch.onnx.stack_trace"
@@ -13,9 +13,9 @@ _LARGEST = 16
 """Constants with more elements than this are data, not sizes."""
 
 
-def read(program: Any) -> tuple[OnnxNodeInfo, ...]:
-    """The nodes of an ONNXProgram's main graph that carry whole numbers."""
-    roots = _roots(program.exported_program)
+def read(program: Any, captured: Any) -> tuple[OnnxNodeInfo, ...]:
+    """The nodes of an ONNXProgram's main graph that carry whole numbers, traced back to the captured program's."""
+    roots = _roots(program.exported_program, captured)
     found = []
     for node in program.model.graph:
         attributes = tuple((name, numbers) for name, a in node.attributes.items() if (numbers := _integers(a.value)))
@@ -33,11 +33,12 @@ def read(program: Any) -> tuple[OnnxNodeInfo, ...]:
     return tuple(found)
 
 
-def _roots(program: Any) -> dict[str, str]:
+def _roots(program: Any, captured: Any) -> dict[str, str]:
     """Name of a decomposed FX node → name of the captured node it came from."""
-    if program is None:
+    if program is None or captured is None:
         return {}
-    return {n.name: root_name(n.meta.get("from_node")) or n.name for n in program.graph.nodes}
+    known = {node.name for node in captured.graph.nodes}
+    return {n.name: captured_name(node_chain(n.meta.get("from_node")), known) or n.name for n in program.graph.nodes}
 
 
 def _integers(value: Any) -> tuple[int, ...]:

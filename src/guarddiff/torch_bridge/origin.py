@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import sysconfig
+from collections.abc import Container
 from functools import lru_cache
 from types import FrameType
 from typing import Any
@@ -89,7 +90,19 @@ def source_line(filename: str, line: int, function: str) -> SourceLine:
 class Moment:
     """What is known while a guard is being added; kept small, turned into an Origin when one is needed."""
 
-    __slots__ = ("asker", "branch", "dunder", "module", "node", "op", "path", "stack_trace", "torch_call", "user")
+    __slots__ = (
+        "asker",
+        "branch",
+        "chain",
+        "dunder",
+        "module",
+        "node",
+        "op",
+        "path",
+        "stack_trace",
+        "torch_call",
+        "user",
+    )
 
     def __init__(self) -> None:
         self.user: tuple[str, int, str] | None = None
@@ -101,6 +114,7 @@ class Moment:
         self.module: Any = None
         self.path: str | None = None
         self.node: str | None = None
+        self.chain: tuple[str, ...] = ()
         self.stack_trace: str | None = None
 
     def key(self) -> tuple[Any, ...]:
@@ -144,21 +158,29 @@ def _read_meta(moment: Moment) -> None:
     meta = torch.fx.traceback.get_current_meta()
     if not meta or "from_node" not in meta:
         return
-    moment.node = root_name(meta["from_node"])
+    moment.chain = node_chain(meta["from_node"])
+    moment.node = moment.chain[-1] if moment.chain else None
     original = meta.get("original_aten")
     moment.op = str(original) if original is not None else None
     moment.stack_trace = meta.get("stack_trace")
     moment.path = module_path(meta)
 
 
-def root_name(from_node: Any) -> str | None:
-    """Name of the node in the captured graph that a chain of ``from_node`` entries goes back to."""
-    name = None
+def node_chain(from_node: Any) -> tuple[str, ...]:
+    """Names of the nodes that a chain of ``from_node`` entries goes back through, the first graph's last."""
+    names: list[str] = []
     while from_node:
         last = from_node[-1]
-        name = getattr(last, "name", None) or name
+        name = getattr(last, "name", None)
+        names += [str(name)] if name else []
         from_node = getattr(last, "from_node", None)
-    return name
+    return tuple(names)
+
+
+def captured_name(chain: tuple[str, ...], known: Container[str]) -> str | None:
+    """The node of the captured graph in a chain: the last name that ``known`` has (strict capture goes further back,
+    to a graph of its own), else the last one; None for an empty chain."""
+    return next((name for name in reversed(chain) if name in known), chain[-1] if chain else None)
 
 
 def module_path(meta: dict[str, Any]) -> str | None:

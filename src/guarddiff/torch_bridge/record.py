@@ -112,7 +112,10 @@ def _before_compat(recording: Recording, args: tuple[Any, ...], kwargs: dict[str
     if not recording._asked:
         recording._asked = True
         recording.asked = dict(kwargs)
-        recording.model = args[0] if args else kwargs.get("model")
+        given = dict(zip(("model", "args"), args)) | kwargs
+        recording.model = given.get("model")
+        recording.args = tuple(given.get("args") or ())
+        recording.kwargs = dict(given.get("kwargs") or {})
 
 
 def _before_core(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -159,6 +162,7 @@ def _after_table(recording: Recording, table: Any, args: tuple[Any, ...]) -> Non
 def _after_translate(recording: Recording, program: Any, args: tuple[Any, ...]) -> None:
     del args
     recording.stage = "optimize"
+    recording.program = program
     recording.translated = boundary(program)
 
 

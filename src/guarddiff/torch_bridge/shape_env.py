@@ -15,6 +15,8 @@ from guarddiff.core.snapshot import Guard, GuardKind
 from guarddiff.torch_bridge import probe
 
 _SIZE_SOURCE = re.compile(r"^(?P<base>.+)\.size\(\)\[(?P<axis>\d+)\]$")
+_UNBACKED = re.compile(r"(u|zuf)\d+$")
+"""Symbols of data-dependent sizes and numbers."""
 _INFINITIES = {"oo", "-oo", "int_oo", "-int_oo"}
 
 
@@ -63,8 +65,8 @@ def size_sources(shape_env: Any) -> dict[Any, tuple[str, int]]:
     """Symbol → (placeholder name, axis) of the first input dimension it was made for.
 
     The source text ``L['past'][0][1].size()[2]`` names the input by its path, and torch names placeholders by
-    the same path (``past_0_1``). Symbols without such a source (unbacked ones, roots of derived dimensions)
-    are left out.
+    the same path (``past_0_1``); strict capture numbers them (``flat_args_3``). Symbols without such a source
+    (unbacked ones, roots of derived dimensions) are left out.
     """
     found: dict[Any, tuple[str, int]] = {}
     for text, expression in shape_env.source_to_var.items():
@@ -85,8 +87,8 @@ class Namer:
     """Prints sympy expressions as Python text over dimension variables.
 
     ``names`` maps a symbol to its text: a variable (``h``, ``x[2]``) or, for a derived dimension, an expression
-    over one (``(2*h)``). ``variables`` maps it to that variable. Symbols that are not in it (unbacked ones such
-    as ``u0``) keep their own names, and a guard on them says so.
+    over one (``(2*h)``). ``variables`` maps it to that variable. Symbols that are not in it keep their own
+    names; a guard on unbacked ones (``u0``) says so, one on others can't be evaluated.
     """
 
     names: dict[Any, str]
@@ -119,8 +121,8 @@ class Namer:
         """A core Guard; ``more`` are its further fields."""
         symbols: set[Any] = getattr(expression, "free_symbols", set())
         variables = sorted({self.variables[s] for s in symbols if s in self.variables})
-        unknown = any(s not in self.variables for s in symbols)
-        return Guard(self.text(expression), kind, tuple(variables), str(expression), unbacked=unknown, **more)
+        unbacked = any(_UNBACKED.match(str(s)) for s in symbols)
+        return Guard(self.text(expression), kind, tuple(variables), str(expression), unbacked=unbacked, **more)
 
     def guards(self, state: State) -> list[Guard]:
         """All conditions of a state. Ranges that say nothing (from 0 up) are left out."""
