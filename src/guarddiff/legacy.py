@@ -68,7 +68,14 @@ def call_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call | None:
     named = dict(given.get("kwargs") or {})
     if not named and example and isinstance(example[-1], dict):
         example, named = example[:-1], dict(example[-1])
-    return Call(given.get("model"), example, named, given.get("f"), given.get("dynamic_axes"), given.get("input_names"))
+    return Call(
+        given.get("model"),
+        example,
+        named,
+        given.get("f"),
+        copy.deepcopy(given.get("dynamic_axes")),
+        given.get("input_names"),
+    )
 
 
 def run(call: Call, full: bool) -> Found:
