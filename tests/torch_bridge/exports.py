@@ -85,7 +85,7 @@ class InLayers(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.features = nn.Sequential(nn.ReLU(), nn.Unflatten(1, (2, -1)), nn.AdaptiveAvgPool2d((2, 3)))
+        self.features = nn.Sequential(nn.ReLU(), nn.Unflatten(0, (2, -1)), nn.AdaptiveAvgPool2d((2, 3)))
 
     def forward(self, x):
         return self.features(x)
@@ -215,7 +215,7 @@ CASES: dict[str, Case] = {
     "loop": Case(Loop, _shapes((2, 4)), {"dynamic_shapes": ({1: AUTO},)}),
     "loop_named": Case(Loop, _shapes((2, 4)), {"dynamic_shapes": ({1: Dim("steps")},)}),
     "submodule": Case(InSubmodule, _shapes((2, 4)), {"dynamic_shapes": ({1: AUTO},)}),
-    "layers": Case(InLayers, _shapes((3, 8, 6, 6)), {"dynamic_shapes": ({1: AUTO, 3: AUTO},)}),
+    "layers": Case(InLayers, _shapes((6, 4, 6)), {"dynamic_shapes": ({0: AUTO, 2: AUTO},)}),
     "strict": Case(StrictOnly, _shapes((3, 6), (2, 5)), {"dynamic_shapes": (_ALL2, {1: AUTO})}),
     "typed": Case(typed_at_a_prompt, _shapes((2, 7)), {"dynamic_shapes": ({1: AUTO},)}),
     "other_order": Case(

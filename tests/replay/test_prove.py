@@ -1,0 +1,259 @@
+"""Verdicts, from real exports; the search of whole models is in test_search.py."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim
+
+import guarddiff
+from guarddiff.core.finding import Finding
+from guarddiff.replay import prove
+from guarddiff.replay.run import Outcome, Unavailable
+
+
+class Model(nn.Module):
+    """A model of one function; two inputs at most."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor | None = None) -> Any:
+        return self.function(x) if y is None else self.function(x, y)
+
+
+def check(function: Any, args: tuple[torch.Tensor, ...], shapes: Any, **more: Any) -> guarddiff.Report:
+    model = function if isinstance(function, nn.Module) else Model(function)
+    return guarddiff.check(
+        model.eval(), args, dynamic_shapes=shapes, verbose=False, on_finding="ignore", **more
+    )  # fmt: skip
+
+
+def only(report: guarddiff.Report) -> Finding:
+    assert report.missing == ()
+    (finding,) = report.findings
+    return finding
+
+
+IMAGE = torch.randn(1, 2, 6, 6, generator=torch.Generator().manual_seed(0))
+HEIGHT_WIDTH = ({2: "h", 3: "w"},)
+
+
+def pooled(x: torch.Tensor) -> torch.Tensor:
+    return F.adaptive_avg_pool2d(torch.relu(x), (2, 3))
+
+
+# --- confirmed ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pooling() -> Finding:
+    return only(check(pooled, (IMAGE,), HEIGHT_WIDTH))
+
+
+def test_confirmed_by_the_operator_alone(pooling: Finding) -> None:
+    proof = pooling.counterexample
+    assert pooling.verdict == "confirmed"
+    assert proof is not None
+    assert (proof.scope, proof.kind) == ("operator", "shape")
+    assert proof.sizes == {"x": (1, 2, 12, 12)}
+    assert proof.operator_shapes == ((1, 2, 12, 12),)
+    assert proof.expected == "output 0: (1, 2, 2, 3)"
+    assert proof.got == "output 0: (1, 2, 4, 6)"
+    assert pooling.reason == (
+        "aten.adaptive_avg_pool2d.default was run by itself at these sizes, in eager PyTorch and in ONNX Runtime"
+    )
+
+
+def test_confirmed_by_the_whole_model() -> None:
+    def loop(x: torch.Tensor) -> torch.Tensor:
+        total = x[:, 0] * 0
+        for index in range(x.shape[1]):
+            total = total * 0.5 + x[:, index]
+        return total
+
+    finding = only(check(loop, (torch.randn(2, 4),), ({1: Dim.AUTO},)))
+    assert finding.verdict == "confirmed"
+    assert finding.reason == "the whole model was run at these sizes"
+    assert finding.counterexample is not None
+    assert finding.counterexample.scope == "model"
+    assert finding.counterexample.operator_shapes == ()
+    assert finding.counterexample.sizes == {"x": (2, 8)}
+    assert finding.counterexample.kind == "values"
+
+
+def test_an_operator_behind_others_is_tried_at_its_own_shapes() -> None:
+    finding = only(check(lambda x: F.adaptive_avg_pool2d(F.max_pool2d(x, 2), (2, 3)), (torch.randn(1, 2, 12, 12),),
+                         HEIGHT_WIDTH))  # fmt: skip
+    proof = finding.counterexample
+    assert proof is not None
+    assert proof.scope == "operator"
+    assert proof.sizes == {"x": (1, 2, 24, 24)}
+    assert proof.operator_shapes == ((1, 2, 12, 12),)
+
+
+def test_the_counterexample_is_one_that_eager_accepts_in_the_whole_model() -> None:
+    """The matrix product after the pooling of the other branch rejects what is not a multiple of 12."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return F.adaptive_avg_pool2d(x, (2, 3)), x.reshape(x.shape[0], -1, 3, 4).sum(1)
+
+    report = check(function, (torch.randn(1, 2, 6, 6),), ({2: Dim.AUTO},))
+    confirmed = [finding for finding in report.findings if finding.op.startswith("aten._adaptive_avg_pool2d")]
+    assert [finding.verdict for finding in confirmed] == ["confirmed"]
+    proof = confirmed[0].counterexample
+    assert proof is not None
+    function(torch.randn(proof.sizes["x"]))
+
+
+# --- harmless, inherent ---------------------------------------------------------------------------------
+
+
+class Gated(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(3, 4, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.gru(x)[0]
+
+
+def test_harmless() -> None:
+    finding = only(check(Gated(), (torch.randn(2, 5, 3),), ({1: "t"},)))
+    assert finding.verdict == "harmless"
+    assert finding.counterexample is None
+    assert finding.reason == "8 sizes that break the guards were run and agree with eager PyTorch"
+    assert not finding.warns
+
+
+def test_a_branch_whose_ways_agree_is_harmless() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] > 7 else x + x
+
+    finding = only(check(function, (torch.randn(5, 3),), ({0: "n"},)))
+    assert finding.verdict == "harmless"
+    assert str(finding.dims[0].admitted) == "at most 7"
+
+
+def test_inherent() -> None:
+    report = check(nn.Conv2d(3, 4, 3), (torch.randn(1, 3, 8, 8),), ({1: Dim.AUTO, 2: "h"},))
+    (finding,) = report.findings
+    assert finding.verdict == "inherent"
+    assert finding.reason.startswith("eager PyTorch rejects every such size too (8 tried: RuntimeError: Given groups=1")
+    assert finding.counterexample is None
+    assert report.status == "clean"
+
+
+# --- unconfirmed ----------------------------------------------------------------------------------------
+
+
+def test_unconfirmed_without_onnx_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    report = check(pooled, (IMAGE,), HEIGHT_WIDTH)
+    finding = only(report)
+    assert finding.verdict == "unconfirmed"
+    assert finding.reason == "ONNX Runtime is not installed"
+    assert finding.counterexample is None
+    assert report.status == "specialized"
+    with pytest.raises(Unavailable, match="ONNX Runtime is not installed"):
+        prove.raise_if_no_runtime()
+
+
+def test_unconfirmed_with_replay_off() -> None:
+    finding = only(check(pooled, (IMAGE,), HEIGHT_WIDTH, replay="off"))
+    assert finding.verdict == "unconfirmed"
+    assert finding.reason == 'replay="off": nothing was run'
+    assert [str(dim.admitted) for dim in finding.dims] == ["exactly 6", "exactly 6"]
+
+
+def test_unconfirmed_where_the_model_is_wrong_at_the_example_already() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x = F.interpolate(x, scale_factor=0.6, mode="bilinear", antialias=True)
+        return x * 2 if x.shape[2] > 7 else x + 1
+
+    finding = only(check(function, (torch.randn(1, 2, 6, 4),), ({2: "h"},)))
+    assert finding.verdict == "unconfirmed"
+    assert finding.reason.startswith("the ONNX model differs from eager PyTorch at the example's own sizes (eager: ")
+    assert finding.counterexample is None
+
+
+def test_unconfirmed_where_the_model_is_random() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        noisy = x + torch.rand_like(x)
+        return noisy * 2 if x.shape[0] > 7 else noisy
+
+    finding = only(check(function, (torch.randn(5, 3),), ({0: "n"},)))
+    assert finding.verdict == "unconfirmed"
+    assert "the module differs from itself in two eager runs" in finding.reason
+
+
+def test_a_random_model_does_not_hide_an_operator_that_can_stand_alone() -> None:
+    finding = only(check(lambda x: F.adaptive_avg_pool2d(x + torch.rand_like(x), (2, 3)), (IMAGE,), HEIGHT_WIDTH))
+    assert finding.verdict == "confirmed"
+    assert finding.counterexample is not None
+    assert finding.counterexample.scope == "operator"
+
+
+def test_unconfirmed_where_the_module_cannot_be_copied() -> None:
+    class Stubborn(Model):
+        def __deepcopy__(self, memo: Any) -> Any:
+            raise RuntimeError("not me")
+
+    finding = only(check(Stubborn(pooled), (IMAGE,), HEIGHT_WIDTH))
+    assert finding.verdict == "unconfirmed"
+    assert "the module can't be copied, so it was not run (RuntimeError: not me)" in finding.reason
+
+
+def test_unconfirmed_where_the_time_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prove, "SECONDS", -1.0)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] > 7 else x + 1
+
+    finding = only(check(function, (torch.randn(5, 3),), ({0: "n"},)))
+    assert finding.verdict == "unconfirmed"
+    assert "the time for trying" in finding.reason
+
+
+# --- the rules by themselves ----------------------------------------------------------------------------
+
+AGREES, REJECTED = Outcome("agrees"), Outcome("rejected", text="RuntimeError: no")
+UNKNOWN = Outcome("unknown", text="who knows")
+
+
+@pytest.mark.parametrize(
+    ("tried", "verdict", "reason"),
+    [
+        ([AGREES], "harmless", "1 sizes that break the guards were run and agree with eager PyTorch"),
+        ([AGREES, REJECTED, REJECTED], "harmless", "1 sizes that break"),
+        ([REJECTED, REJECTED], "inherent", "eager PyTorch rejects every such size too (2 tried: RuntimeError: no)"),
+        ([UNKNOWN], "unconfirmed", "who knows"),
+        ([REJECTED, UNKNOWN], "unconfirmed", "who knows"),
+        ([AGREES, AGREES, UNKNOWN], "unconfirmed", "who knows"),
+        ([AGREES, AGREES, AGREES, UNKNOWN], "harmless", "3 sizes"),
+    ],
+)
+def test_verdict_without_a_difference(pooling: Finding, tried: list[Outcome], verdict: str, reason: str) -> None:
+    bare = prove.replace(pooling, reason="", verdict="unconfirmed", counterexample=None)
+    found = prove._without_difference(bare, tried)
+    assert found.verdict == verdict
+    assert found.reason.startswith(reason)
+    assert found.counterexample is None
+
+
+def test_an_error_of_the_try_itself_makes_one_finding_unconfirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError("of ours")
+
+    monkeypatch.setattr(prove.Prover, "_whole", fail)
+    monkeypatch.setattr(prove.Prover, "_isolated", lambda *_: None)
+    finding = only(check(pooled, (IMAGE,), HEIGHT_WIDTH))
+    assert finding.verdict == "unconfirmed"
+    assert finding.reason == "the try itself failed (ZeroDivisionError: of ours)"
