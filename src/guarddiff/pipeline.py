@@ -67,6 +67,8 @@ class Pipeline:
     def _close(self, report: Report) -> None:
         report.missing = tuple(dict.fromkeys((*probe.missing_names(), *self.recording.missing, *self._missing)))
         report.status = overall(report.findings, report.missing)
+        if report.error is not None and report.status == "clean":
+            report.status = "incomplete"  # nothing was exported, so nothing is known to be right
         self.report = report
         self._write(report)
         _remember(report)
@@ -95,6 +97,7 @@ class Pipeline:
         report.inputs, report.stages = evidence.inputs, evidence.snapshots
         found = self._guarded("the findings", lambda: attribute.attribute(evidence), attribute.Attribution())
         report.changes = tuple(found.changes)
+        self._missing += [Missing("the dimension of a guard", text) for text in found.unplaced]
         report.notes = self._guarded("the notes", lambda: notes.fixed_outputs(evidence), ())
         findings = self._guarded("the verdicts", lambda: self._verdicts(evidence, inputs, found), found.findings)
         report.findings = tuple(self._guarded("the ONNX nodes", lambda: self._with_nodes(findings), findings))

@@ -27,7 +27,7 @@ def captured(function: Any, *args: torch.Tensor, module: nn.Module | None = None
         def forward(self, *args: torch.Tensor) -> Any:
             return function(self, *args)
 
-    shapes = ({i: Dim.AUTO for i in range(a.dim())} for a in args)
+    shapes = (dict.fromkeys(range(a.dim()), Dim.AUTO) for a in args)
     return torch.export.export(Model().eval(), args, dynamic_shapes=((*shapes,),))
 
 

@@ -58,9 +58,7 @@ def stage_of(recording: Recording, x: torch.Tensor, unoptimized: Callable[[], An
     eager = Eager(recording.model, lambda value: [value])
     given = Example(recording.args, ("x",), None, lambda leaves, _: (leaves, {}))
     expected = eager.run(given, [x])
-    return ladder.first_wrong_stage(
-        expected, given, [x], recording.captured, recording.decomposed, unoptimized, eager
-    )  # fmt: skip
+    return ladder.first_wrong_stage(expected, given, [x], recording.captured, recording.decomposed, unoptimized, eager)
 
 
 def forbidden() -> Any:

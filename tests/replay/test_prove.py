@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,11 +12,20 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import guarddiff
 from guarddiff.core.finding import Finding
 from guarddiff.replay import prove
 from guarddiff.replay.run import Outcome, Unavailable
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_registry() -> Iterator[None]:
+    """The exporter's operator registry is built once: it takes most of the time of a small export."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
+        yield
 
 
 class Model(nn.Module):
@@ -31,9 +41,7 @@ class Model(nn.Module):
 
 def check(function: Any, args: tuple[torch.Tensor, ...], shapes: Any, **more: Any) -> guarddiff.Report:
     model = function if isinstance(function, nn.Module) else Model(function)
-    return guarddiff.check(
-        model.eval(), args, dynamic_shapes=shapes, verbose=False, on_finding="ignore", **more
-    )  # fmt: skip
+    return guarddiff.check(model.eval(), args, dynamic_shapes=shapes, verbose=False, on_finding="ignore", **more)
 
 
 def only(report: guarddiff.Report) -> Finding:
@@ -90,8 +98,9 @@ def test_confirmed_by_the_whole_model() -> None:
 
 
 def test_an_operator_behind_others_is_tried_at_its_own_shapes() -> None:
-    finding = only(check(lambda x: F.adaptive_avg_pool2d(F.max_pool2d(x, 2), (2, 3)), (torch.randn(1, 2, 12, 12),),
-                         HEIGHT_WIDTH))  # fmt: skip
+    finding = only(
+        check(lambda x: F.adaptive_avg_pool2d(F.max_pool2d(x, 2), (2, 3)), (torch.randn(1, 2, 12, 12),), HEIGHT_WIDTH)
+    )
     proof = finding.counterexample
     assert proof is not None
     assert proof.scope == "operator"

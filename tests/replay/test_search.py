@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import guarddiff
 from guarddiff.core.finding import Finding
 from guarddiff.core.report import Missing
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_registry() -> Iterator[None]:
+    """The exporter's operator registry is built once: it takes most of the time of a small export."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
+        yield
 
 
 class One(nn.Module):
@@ -31,9 +41,7 @@ class Two(One):
 
 
 def full(model: nn.Module, args: tuple[torch.Tensor, ...], shapes: Any) -> guarddiff.Report:
-    return guarddiff.check(
-        model.eval(), args, dynamic_shapes=shapes, verbose=False, on_finding="ignore", replay="full"
-    )  # fmt: skip
+    return guarddiff.check(model.eval(), args, dynamic_shapes=shapes, verbose=False, on_finding="ignore", replay="full")
 
 
 def confirmed(report: guarddiff.Report) -> Finding:
@@ -64,8 +72,12 @@ def test_squeeze_of_a_size_of_one() -> None:
 
 def test_nearest_exact() -> None:
     finding = new(
-        full(One(lambda x: F.interpolate(x, scale_factor=0.7, mode="nearest-exact")), (torch.randn(1, 2, 8),), ({2: "t"},))
-    )  # fmt: skip
+        full(
+            One(lambda x: F.interpolate(x, scale_factor=0.7, mode="nearest-exact")),
+            (torch.randn(1, 2, 8),),
+            ({2: "t"},),
+        )
+    )
     assert finding.counterexample is not None
     assert finding.counterexample.sizes == {"x": (1, 2, 7)}
     assert finding.counterexample.kind == "values"
@@ -83,8 +95,9 @@ def test_antialiased_bilinear() -> None:
 
 def test_scatter_with_a_smaller_index() -> None:
     index = torch.arange(12).reshape(4, 3) % 4
-    report = full(Two(lambda x, y: torch.zeros_like(x).scatter(0, y, x)), (torch.randn(4, 3), index),
-                  ({0: "n"}, {0: "k"}))  # fmt: skip
+    report = full(
+        Two(lambda x, y: torch.zeros_like(x).scatter(0, y, x)), (torch.randn(4, 3), index), ({0: "n"}, {0: "k"})
+    )
     finding = new(report)
     assert finding.counterexample is not None
     assert finding.counterexample.kind == "runtime_error"
@@ -93,8 +106,13 @@ def test_scatter_with_a_smaller_index() -> None:
 
 
 def test_the_default_mode_does_not_look_for_such_faults() -> None:
-    report = guarddiff.check(One(lambda x: x.squeeze(1)).eval(), (torch.randn(3, 1, 4),), dynamic_shapes=({1: "k"},),
-                             verbose=False, on_finding="ignore")  # fmt: skip
+    report = guarddiff.check(
+        One(lambda x: x.squeeze(1)).eval(),
+        (torch.randn(3, 1, 4),),
+        dynamic_shapes=({1: "k"},),
+        verbose=False,
+        on_finding="ignore",
+    )
     assert (report.status, report.findings) == ("clean", ())
 
 
@@ -128,9 +146,7 @@ def test_right_models_stay_clean(model: nn.Module, args: tuple[torch.Tensor, ...
 
 
 def test_a_finding_that_is_confirmed_already_explains_its_points() -> None:
-    report = full(
-        One(lambda x: F.adaptive_avg_pool2d(x, (2, 3))), (torch.randn(1, 2, 6, 6),), ({2: "h", 3: "w"},)
-    )  # fmt: skip
+    report = full(One(lambda x: F.adaptive_avg_pool2d(x, (2, 3))), (torch.randn(1, 2, 6, 6),), ({2: "h", 3: "w"},))
     finding = confirmed(report)
     assert len(report.findings) == 1
     assert finding.stage == "decompose"

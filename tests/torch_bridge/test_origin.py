@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import sympy
 import sysconfig
 import typing
 from collections.abc import Iterator
@@ -9,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sympy
 import torch
 from tests.torch_bridge import exports
-from tests.torch_bridge.exports import AUTO, Exported, exported
+from tests.torch_bridge.exports import AUTO, HERE, Exported, exported, line_of
 
 import guarddiff.demo
 from guarddiff.core.evidence import Group
@@ -21,14 +21,6 @@ from guarddiff.torch_bridge.record import Recording
 
 SITE = Path(torch.__file__).parent.parent
 STDLIB = Path(sysconfig.get_paths()["stdlib"])
-HERE = origin.shorten(exports.__file__)
-
-
-def line_of(text: str) -> int:
-    """Number of the only line of exports.py with this text."""
-    lines = Path(exports.__file__).read_text().splitlines()
-    (number,) = [number for number, line in enumerate(lines, 1) if line.strip() == text]
-    return number
 
 
 def forward(text: str) -> SourceLine:

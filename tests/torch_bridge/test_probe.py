@@ -94,4 +94,4 @@ def test_one_reader_of_the_versions_does_not_change_them_for_the_next() -> None:
     try:
         assert probe.versions()["torch"] == metadata.version("torch")
     finally:
-        probe.versions.cache_clear()
+        probe._versions.cache_clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -21,11 +21,13 @@ from guarddiff.core.stage import Stage
 @dataclass
 class Attribution:
     """Findings without verdicts, and every change with its effect. ``small`` are changes that exclude the sizes 0
-    and 1 only, or sizes below a bound, as findings, for ``replay="full"``."""
+    and 1 only, or sizes below a bound, as findings, for ``replay="full"``; ``unplaced`` are guards that restrict
+    something, but no dimension that is known."""
 
     findings: list[Finding] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     small: list[Finding] = field(default_factory=list)
+    unplaced: list[str] = field(default_factory=list)
 
 
 def attribute(evidence: Evidence) -> Attribution:
@@ -63,9 +65,13 @@ def _attribute_group(result: Attribution, evidence: Evidence, group: Group) -> N
         result.changes.append(Change(group.stage, group.guards, effect))
         return
     kept = _restricting(texts, declared, example) if effect == "restricts" else texts
-    finding = make(evidence, group.stage, group.origin, kept)
+    finding = make(evidence, group.stage, group.origin, kept, {v for g in group.guards for v in g.variables})
     if effect == "restricts" and _only_below(finding):
         effect = "lower"
+    if not finding.dims:
+        result.changes.append(Change(group.stage, group.guards, "unknown"))
+        result.unplaced += texts
+        return
     if effect in ("small", "lower") and not group.origin.branch:
         result.changes.append(Change(group.stage, group.guards, effect))
         result.small.append(finding)
@@ -84,7 +90,7 @@ def _only_below(finding: Finding) -> bool:
             return False
         lower, upper = admitted.intervals[0]
         top = dim.declared.sizes.upper if dim.declared else None
-        if lower > dim.example or upper != top or admitted.text != f"at least {lower}":
+        if lower > dim.example or upper != top or admitted.text != str(SizeRange(lower, upper)):
             return False
     return bool(finding.dims)
 
@@ -108,9 +114,12 @@ def _restricting(texts: list[str], declared: dict[str, SizeRange], example: dict
     return alone or texts
 
 
-def make(evidence: Evidence, stage: Stage, origin: Origin, texts: Sequence[str]) -> Finding:
-    """A finding without verdict: its dimensions are those that the guards really restrict."""
-    variables = _variables(texts)
+def make(
+    evidence: Evidence, stage: Stage, origin: Origin, texts: Sequence[str], named: Set[str] = frozenset()
+) -> Finding:
+    """A finding without verdict: its dimensions are those that the guards really restrict. ``named`` are variables of
+    guards whose text may be none that can be read."""
+    variables = _variables(texts) or named
     declared = {v: s for v, s in (evidence.declared or {}).items() if v in variables}
     admitted = domain.admitted(texts, declared, evidence.example or {})
     touched = [

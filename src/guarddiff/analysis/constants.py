@@ -10,15 +10,19 @@ from guarddiff.core.finding import Finding, OnnxNode
 
 _NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")
 _MOST = 12
+_IS_ONE = re.compile(r"[/%*+-].*== 1$")
+_SIZE_ATTRIBUTES = {"kernel_shape", "strides"}
 
 
 def carriers(finding: Finding, nodes: Sequence[OnnxNodeInfo]) -> tuple[OnnxNode, ...]:
     """ONNX nodes of the finding's FX node (or source line, where it has none) that hold one of its numbers.
 
     Its numbers are the example sizes of its dimensions, their products, and the constants of its guards; 0 and
-    1 tell nothing. At most twelve nodes are named.
+    1 tell nothing, unless a guard says that something is 1 (a kernel of 1×1 is baked as well). At most twelve nodes
+    are named.
     """
     numbers = _numbers(finding)
+    ones = finding.origin.node is not None and any(_IS_ONE.search(guard) for guard in finding.guards)
     found = []
     for node in nodes:
         if not _belongs(finding, node):
@@ -27,7 +31,7 @@ def carriers(finding: Finding, nodes: Sequence[OnnxNodeInfo]) -> tuple[OnnxNode,
             f"{kind} {name} = {list(values)}"
             for kind, rows in (("attribute", node.attributes), ("initializer", node.constants))
             for name, values in rows
-            if numbers.intersection(values)
+            if numbers.intersection(values) or (ones and name in _SIZE_ATTRIBUTES and set(values) == {1})
         ]
         if places:
             found.append(OnnxNode(node.name, node.op_type, "; ".join(places)))

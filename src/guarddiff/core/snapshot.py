@@ -23,7 +23,7 @@ class Guard:
         kind: Which part of the state it was read from.
         variables: The dimension variables it names, sorted; unbacked symbols are left out.
         symbolic: torch's own text over symbols, e.g. ``Eq(Mod((s53//32), 7), 0)``.
-        unbacked: It names a symbol that no input dimension determines (``u0``).
+        unbacked: It names a symbol that no input dimension determines (``u0``, a Python number among the inputs).
         origin: Where it came from; None when it was not seen being added.
     """
 

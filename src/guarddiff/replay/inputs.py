@@ -94,10 +94,16 @@ def _floats(plain: torch.Tensor, shape: Sequence[int], generator: torch.Generato
         return _tiled(plain, shape)
     drawn = torch.randn(tuple(shape), generator=generator, dtype=work.dtype)
     if finite.numel() > 1:
-        drawn = drawn.mul_(finite.std()).add_(finite.mean()).clamp_(finite.min(), finite.max())
+        drawn = _folded(drawn.mul_(finite.std()).add_(finite.mean()), finite.min(), finite.max())
     else:
         drawn = drawn.add_(finite.mean())
     return drawn.to(plain.dtype)
+
+
+def _folded(drawn: torch.Tensor, lowest: torch.Tensor, highest: torch.Tensor) -> torch.Tensor:
+    """Values outside the range reflected into it: unlike clamping, that makes no ties."""
+    span = highest - lowest
+    return lowest + (span - ((drawn - lowest).remainder(2 * span) - span).abs())
 
 
 def _drawn(values: torch.Tensor, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:

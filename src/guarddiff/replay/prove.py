@@ -169,7 +169,7 @@ class Prover:
             return _verdict(finding, "unconfirmed", "no size inside the declared range breaks its guards")
         base = self.baseline()
         if base.state != "agrees":
-            return _verdict(finding, "unconfirmed", _at_example(base))
+            return _verdict(finding, "unconfirmed", at_example(base))
         tried: list[Outcome] = []
         for point in points:
             outcome = self.attempt(point)
@@ -183,7 +183,7 @@ class Prover:
                     reason=_join(finding.reason, "the whole model was run at these sizes"),
                     counterexample=example,
                 )
-        return _without_difference(finding, tried)
+        return _without_difference(finding, tried, any(sizes.keeps_others(p, finding, findings) for p in points))
 
 
 class _Operator:
@@ -233,7 +233,8 @@ def raise_if_no_runtime() -> None:
         raise Unavailable("ONNX Runtime is not installed") from error
 
 
-def _without_difference(finding: Finding, tried: Sequence[Outcome]) -> Finding:
+def _without_difference(finding: Finding, tried: Sequence[Outcome], apart: bool) -> Finding:
+    """The verdict where no try differs; ``apart``: some tried size broke this finding's guards and no other's."""
     agreed = sum(outcome.state == "agrees" for outcome in tried)
     rejected = [outcome for outcome in tried if outcome.state == "rejected"]
     unknown = [outcome for outcome in tried if outcome.state == "unknown"]
@@ -243,6 +244,11 @@ def _without_difference(finding: Finding, tried: Sequence[Outcome]) -> Finding:
         return _verdict(
             finding, "harmless", f"{agreed} sizes that break the guards were run and agree with eager PyTorch"
         )
+    if not apart:
+        why = (
+            f"eager PyTorch rejects every size tried ({rejected[0].text}), but each breaks another finding's guards too"
+        )
+        return _verdict(finding, "unconfirmed", why)
     return _verdict(
         finding, "inherent", f"eager PyTorch rejects every such size too ({len(rejected)} tried: {rejected[0].text})"
     )
@@ -252,7 +258,8 @@ def _verdict(finding: Finding, verdict: Verdict, reason: str) -> Finding:
     return replace(finding, verdict=verdict, reason=_join(finding.reason, reason))
 
 
-def _at_example(outcome: Outcome) -> str:
+def at_example(outcome: Outcome) -> str:
+    """Why nothing can be concluded when the try at the example's own sizes does not agree."""
     if outcome.difference is not None:
         return (
             "the ONNX model differs from eager PyTorch at the example's own sizes "

@@ -11,7 +11,7 @@ from guarddiff.core.finding import Counterexample, Finding
 from guarddiff.core.origin import Origin
 from guarddiff.core.report import Missing
 from guarddiff.replay import ladder, sizes
-from guarddiff.replay.prove import Prover, raise_if_no_runtime
+from guarddiff.replay.prove import Prover, at_example, raise_if_no_runtime
 from guarddiff.replay.run import Outcome, Unavailable
 from guarddiff.replay.sizes import Point
 
@@ -39,11 +39,12 @@ def search(
     except Unavailable as error:
         found.missing.append(Missing("runs at further sizes", str(error)))
         return found
-    if base.state == "rejected" or base.state == "unknown":
-        found.missing.append(Missing("runs at further sizes", f"at the example's own sizes: {base.text}"))
+    if base.state != "agrees":
+        found.missing.append(Missing("runs at further sizes", at_example(base)))
         return found
     unexplained: list[tuple[Point, Outcome]] = []
-    for point in sizes.further(prover.dims, prover.declared, prover.sizes):
+    guards = [guard for finding in (*findings, *small) for guard in finding.guards]
+    for point in sizes.further(prover.dims, prover.declared, prover.sizes, guards):
         outcome = prover.attempt(point)
         if outcome.state == "differs" and not _confirm(found, prover, small, point, outcome):
             unexplained.append((point, outcome))
@@ -89,6 +90,7 @@ def _new_finding(
     """One finding for all points that no guard explains, shown by the one that moves the fewest dimensions; its
     dimensions are those that are moved by such points."""
     point, outcome = min(unexplained, key=lambda row: (len(_moved(prover, row[0])), sum(row[0].values())))
+    point, outcome = _smallest(prover, point, outcome)
     fewest = len(_moved(prover, point))
     moved = {v for other, _ in unexplained for v in _moved(prover, other) if len(_moved(prover, other)) == fewest}
     dims = tuple(d for d in prover.dims if d.declared and sizes.variables_of(d) & moved) or _declared(prover)
@@ -113,6 +115,18 @@ def _new_finding(
         counterexample=_counterexample(prover, point, outcome),
         inputs=tuple(prover.dims),
     )
+
+
+def _smallest(prover: Prover, point: Point, outcome: Outcome) -> tuple[Point, Outcome]:
+    """Move dimensions back to the example's sizes one at a time, as long as the difference stays."""
+    for variable in sorted(_moved(prover, point)):
+        if len(_moved(prover, point)) == 1:
+            break
+        back = {**point, variable: prover.sizes[variable]}
+        again = prover.attempt(back)
+        if again.state == "differs":
+            point, outcome = back, again
+    return point, outcome
 
 
 def _moved(prover: Prover, point: Point) -> set[str]:

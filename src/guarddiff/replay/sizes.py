@@ -10,11 +10,13 @@ from guarddiff.core import domain
 from guarddiff.core.dims import Dimension
 from guarddiff.core.domain import SizeRange
 from guarddiff.core.finding import Finding
+from guarddiff.replay.ties import mended, ties_of
 
 Point = dict[str, int]
 """Dimension variable to size."""
 
 _RANDOM_TRIES = 400
+_ONES = 3
 
 
 def breaking(
@@ -27,53 +29,82 @@ def breaking(
     """Points inside the declared ranges that break a guard of ``finding``, the most telling first.
 
     Doubled sizes come first, then the nearest sizes that are not admitted, then sizes that are not proportional
-    to the example, last 1. Points that keep the guards of ``others`` go before points that break theirs too.
+    to the example, last 1. Points that keep the guards of ``others`` go before points that break theirs too: where
+    moving a dimension breaks such a guard that ties it to another one, the other one is moved along.
     """
     variables = sorted(v for v in _variables(finding) if v in example)
     if not variables:
         return []
+    others = [other for other in others if other is not finding]
+    own = set(finding.guards)
+    ties = ties_of((g for other in others for g in other.guards if g not in own), example)
     breaks: list[tuple[int, int, Point]] = []
-    for order, point in enumerate(_points(variables, finding, declared, example)):
-        if not _inside(point, declared) or not _broken(finding.guards, point):
-            continue
-        also = sum(_broken(other.guards, point) for other in others if other is not finding)
-        breaks.append((also, order, point))
-        if sum(1 for row in breaks if row[0] == 0) >= 2 * limit:
+    for order, raw in enumerate(_points(variables, finding, declared, example)):
+        moved = [v for v in variables if raw[v] != example[v]]
+        for point in _unique([mended(raw, ties, moved, declared), raw]):
+            if _inside(point, declared) and _broken(finding.guards, point):
+                also = sum(_broken(other.guards, point) for other in others)
+                breaks.append((also, order, point))
+                break
+        if sum(1 for row in breaks if row[0] == 0) >= 2 * limit + len(variables):
             break
     chosen = [point for *_, point in sorted(breaks, key=lambda row: row[:2])]
     return _spread(chosen, variables, example, limit)
 
 
+def keeps_others(point: Point, finding: Finding, findings: Sequence[Finding]) -> bool:
+    """Whether the point breaks no guard of another finding."""
+    return not any(_broken(other.guards, point) for other in findings if other is not finding)
+
+
 def _spread(points: list[Point], variables: list[str], example: Mapping[str, int], limit: int) -> list[Point]:
     """At most ``limit`` points; the last places go to points with a size of 1, which many models treat apart."""
-    ones = [p for p in points[limit - 2 :] if any(p[v] == 1 and example[v] != 1 for v in variables)]
-    return points[: limit - len(ones[:2])] + ones[:2]
+
+    def with_one(point: Point) -> bool:
+        return any(point[v] == 1 and example[v] != 1 for v in variables)
+
+    ones = [point for point in points if with_one(point)][:_ONES]
+    return [point for point in points if not with_one(point)][: limit - len(ones)] + ones
 
 
-def further(dims: Sequence[Dimension], declared: Mapping[str, SizeRange], example: Mapping[str, int]) -> list[Point]:
+def further(
+    dims: Sequence[Dimension],
+    declared: Mapping[str, SizeRange],
+    example: Mapping[str, int],
+    guards: Iterable[str] = (),
+) -> list[Point]:
     """Points for ``replay="full"``: each dynamic dimension larger, smaller, 1 and not proportional; all at once; long
-    and short sides swapped."""
+    and short sides swapped. Where a point breaks a tie among ``guards``, one that keeps it goes before it."""
+    ties = ties_of(guards, example)
     free = sorted({v for dim in dims if dim.declared for v in variables_of(dim) if v in example})
     points: list[Point] = [dict(example)]
-    for move in ("larger", "odd", "smaller", "one", "less"):
-        moved = {v: _move(move, example[v], declared.get(v, SizeRange())) for v in free}
+    moves = {v: _further_sizes(example[v], declared.get(v, SizeRange())) for v in free}
+    for index in range(max((len(m) for m in moves.values()), default=0)):
+        moved = {v: m[min(index, len(m) - 1)] for v, m in moves.items()}
         points.append({**example, **moved})
         points += [{**example, v: moved[v]} for v in free] if len(free) > 1 else []
     for a, b in itertools.combinations(free, 2):
         points.append({**example, a: example[b], b: example[a]})
         points.append({**example, a: 2 * example[a], b: example[b] + 1})
-    return _unique(point for point in points if _inside(point, declared))
+    both = [p for raw in points for p in (mended(raw, ties, _moved(raw, example), declared), raw)]
+    return _unique(point for point in both if _inside(point, declared))
 
 
-def _move(move: str, size: int, sizes: SizeRange) -> int:
-    moved = {
-        "larger": 2 * size if size > 1 else 3,
-        "odd": 2 * size + 1 if size > 1 else 4,
-        "smaller": max(2, size // 2) if size > 2 else size + 1,
-        "one": 1,
-        "less": size - 1 if size > 2 else size + 2,
-    }[move]
-    return max(sizes.lower, moved if sizes.upper is None else min(moved, sizes.upper))
+def _moved(point: Point, example: Mapping[str, int]) -> list[str]:
+    return [v for v, size in point.items() if size != example[v]]
+
+
+def _further_sizes(size: int, sizes: SizeRange) -> list[int]:
+    """Larger, not proportional, smaller, 1 and one less; where the declared range has no room for three of these, its
+    ends and the neighbours of the example. The example's own size where the range allows nothing else."""
+    usual = [2 * size, 2 * size + 1, max(2, size // 2), 1, size - 1] if size > 2 else [2 * size + 1, 2 * size + 2, 1, 2]
+    near = [size + 1, sizes.lower, size + 2, size - 1, size - 2]
+    near += [sizes.upper, sizes.upper - 1] if sizes.upper is not None else []
+    found = [s for s in _unique_sizes(usual) if s >= 1 and s in sizes and s != size]
+    for other in near:
+        if len(found) < 3 and other >= 1 and other in sizes and other not in (size, *found):
+            found.append(other)
+    return found or [size]
 
 
 def shapes_at(point: Point, dims: Sequence[Dimension], base: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
@@ -134,6 +165,8 @@ def _points(
 
 
 def _combinations(variables: list[str], moves: dict[str, list[int]], base: Point) -> Iterator[Point]:
+    yield {**base, **{v: 2 * base[v] for v in variables}}
+    yield from ({**base, v: 1} for v in variables)
     longest = max(len(m) for m in moves.values())
     for index in range(longest):
         yield {**base, **{v: m[min(index, len(m) - 1)] for v, m in moves.items()}}

@@ -102,7 +102,8 @@ def _inputs(recording: Recording) -> Inputs:
     symbols = _symbols(recording, placeholders)
     names: dict[Any, str] = {}
     variables: dict[Any, str] = {}
-    inputs = Inputs(leaves, placeholders, shape_env.Namer(names, variables))
+    fixed_numbers = shape_env.constants(recording.env) if recording.env is not None else set()
+    inputs = Inputs(leaves, placeholders, shape_env.Namer(names, variables, fixed_numbers))
     taken = _names(placeholders)
     for placeholder in placeholders:
         if placeholder.onnx is None or not isinstance(placeholder.value, torch.Tensor):

@@ -16,6 +16,9 @@ from guarddiff.torch_bridge.intent import Leaf
 from guarddiff.torch_bridge.origin import captured_name, module_path, node_source
 from guarddiff.torch_bridge.record import Event, Recording
 
+_QUESTIONS = {"aten.size.default", "aten.sym_size.int", "aten.sym_size.default", "aten.numel.default"}
+"""Operators that only ask for sizes: never the root cause themselves."""
+
 
 @dataclass
 class Placeholder:
@@ -86,20 +89,26 @@ def _complete(origin: Origin, recording: Recording) -> Origin:
 
 
 def _find_node(origin: Origin, nodes: Iterable[Any]) -> Origin:
-    """The one node of the captured graph that the operator at this source line became; unchanged if not one."""
-    if origin.source is None or origin.op is None or origin.branch:
+    """The one node of the captured graph that the operator at this source line became; where the operator is not
+    known (a composite that runs in C++ below dynamo shows only what it asks), the one operator of that line."""
+    if origin.source is None or origin.branch:
         return origin
-    base = origin.op.split(".")[1] if origin.op.count(".") else origin.op
-    found = [
+    here = [
         n
         for n in nodes
         if n.op == "call_function"
-        and base in str(n.target)
+        and isinstance(n.meta.get("val"), (torch.Tensor, list, tuple))
         and (line := node_source(n.meta.get("stack_trace"))) is not None
         and (line.file, line.line) == (origin.source.file, origin.source.line)
         and (origin.module_path is None or module_path(n.meta) in (origin.module_path, None))
     ]
-    return replace(origin, node=found[0].name) if len(found) == 1 else origin
+    op = None if origin.op is None or origin.op in _QUESTIONS else origin.op
+    base = op.split(".")[1] if op and "." in op else op
+    named = [n for n in here if base is not None and base in str(n.target)]
+    found = named if len(named) == 1 or op else here
+    if len(found) != 1:
+        return origin
+    return replace(origin, node=found[0].name, op=op or str(found[0].target))
 
 
 def with_origins(
@@ -138,20 +147,26 @@ def _applied(recording: Recording) -> dict[int, set[int]]:
 
 
 def _abandoned(recording: Recording, leaf: Leaf, static: StaticDimension, paths: dict[int, str]) -> Origin:
+    """The place that fixed a dimension in an attempt at capture that was given up: the guard that leaves only its
+    size, else the first one that excludes twice its size."""
+    loose: Origin | None = None
     for event in recording.events:
         if event.stage != "capture" or event.env is recording.env:
             continue
         sources = shape_env.size_sources(event.env)
         symbols = {symbol for symbol, place in sources.items() if place == (leaf.path, static.dim.axis)}
-        if symbols & event.expression.free_symbols and _fixes(event, symbols, static.size):
+        if not symbols & event.expression.free_symbols or event.expression.free_symbols - symbols:
+            continue
+        excluded = _excluded(event, symbols, static.size)
+        if len(excluded) == 4 * static.size + 6:
             return event.moment.origin(paths)
-    return Origin()
+        if loose is None and 2 * static.size in excluded:
+            loose = event.moment.origin(paths)
+    return loose or Origin()
 
 
-def _fixes(event: Event, symbols: set[Any], size: int) -> bool:
-    """Whether a guard leaves only the example size."""
-    if event.expression.free_symbols - symbols:
-        return False
+def _excluded(event: Event, symbols: set[Any], size: int) -> set[int]:
+    """Sizes up to about four times the example's that a guard excludes."""
     symbol = next(iter(symbols & event.expression.free_symbols))
     tried = [n for n in range(1, 4 * size + 8) if n != size]
-    return not any(bool(event.expression.xreplace({symbol: n})) for n in tried)
+    return {n for n in tried if not bool(event.expression.xreplace({symbol: n}))}

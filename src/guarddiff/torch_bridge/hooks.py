@@ -11,6 +11,7 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from guarddiff.torch_bridge import probe
@@ -29,8 +30,21 @@ class Observer(Protocol):
 
 _local = threading.local()
 _lock = threading.Lock()
-_installed: list[tuple[Any, str, Any, Any]] = []
+_installed: list[_Wrap] = []
 _users = 0
+
+
+@dataclass
+class _Wrap:
+    """One wrapped function. ``live`` is False once it was taken out: if somebody wrapped it in between it stays in
+    place, and does nothing any more."""
+
+    holder: Any
+    attribute: str
+    original: Any
+    wrapper: Any = None
+    live: bool = True
+
 
 AROUND = (
     probe.EXPORT_COMPAT,
@@ -79,41 +93,45 @@ def _release() -> None:
     global _users
     with _lock:
         _users -= 1
-        if _users:
-            return
-        while _installed:
-            holder, attribute, wrapper, original = _installed.pop()
-            if holder.__dict__.get(attribute) is wrapper:  # else somebody wrapped it too: ours stays, idle
-                setattr(holder, attribute, original)
+        while _installed and not _users:
+            wrap = _installed.pop()
+            wrap.live = False
+            if wrap.holder.__dict__.get(wrap.attribute) is wrap.wrapper:
+                setattr(wrap.holder, wrap.attribute, wrap.original)
 
 
-def _install(name: PrivateName, make: Callable[[PrivateName, Any], Any]) -> None:
+def _install(name: PrivateName, make: Callable[[PrivateName, _Wrap], Any]) -> None:
     try:
         holder, attribute = name.owner()
-    except (ImportError, AttributeError):
-        return  # probe.missing_names() tells of it
-    original = holder.__dict__[attribute] if attribute in holder.__dict__ else getattr(holder, attribute)
-    wrapper = make(name, original)
-    setattr(holder, attribute, wrapper)
-    _installed.append((holder, attribute, wrapper, original))
+        original = holder.__dict__[attribute] if attribute in holder.__dict__ else getattr(holder, attribute)
+        wrap = _Wrap(holder, attribute, original)
+        wrap.wrapper = make(name, wrap)
+        setattr(holder, attribute, wrap.wrapper)
+    except Exception:  # probe.missing_names() tells of it
+        return
+    _installed.append(wrap)
 
 
-def _around_wrapper(name: PrivateName, original: Any) -> Any:
+def _around_wrapper(name: PrivateName, wrap: _Wrap) -> Any:
+    original = wrap.original
+
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         observer = current()
-        if observer is None:
+        if observer is None or not wrap.live:
             return original(*args, **kwargs)
         return observer.around(name, functools.partial(original, *args, **kwargs), args, kwargs)
 
     return wrapper
 
 
-def _guard_wrapper(name: PrivateName, original: Any) -> Any:
+def _guard_wrapper(name: PrivateName, wrap: _Wrap) -> Any:
+    original = wrap.original
+
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         observer = current()
-        if observer is not None:
+        if observer is not None and wrap.live:
             try:
                 observer.guard(args, kwargs)
             except Exception as error:

@@ -113,9 +113,8 @@ def declare(
 
 def _read_axes(leaves: list[Leaf], dynamic_axes: Mapping[str, Any], input_names: Sequence[str]) -> None:
     tensors = [leaf for leaf in leaves if leaf.is_tensor]
-    by_name: dict[str, Leaf] = {leaf.path: leaf for leaf in reversed(tensors)}
-    for leaf in reversed(tensors):
-        by_name.setdefault(leaf.parameter, leaf)
+    by_name: dict[str, Leaf] = {leaf.parameter: leaf for leaf in reversed(tensors)}
+    by_name.update((leaf.path, leaf) for leaf in reversed(tensors))
     by_name.update(zip(input_names, tensors))
     for name, axes in dynamic_axes.items():
         if name in by_name and axes:

@@ -27,7 +27,7 @@ _DEMO = _PACKAGE + "demo.py"  # its models are user code as any other's
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _SITE = os.path.dirname(os.path.dirname(_TORCH)) + os.sep
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
-_SYMBOLIC_PACKAGES = ("sympy", "mpmath", "numpy", "networkx", "onnxscript", "onnx_ir", "typing_extensions.py")
+_SYMBOLIC_PACKAGES = {"sympy", "mpmath", "numpy", "networkx", "onnxscript", "onnx_ir", "typing_extensions.py"}
 _GUARD_MACHINERY = tuple(
     _TORCH + part
     for part in (
@@ -40,6 +40,8 @@ _GUARD_MACHINERY = tuple(
         "__init__.py",
     )
 )
+_GENERATED = ("<frozen", "<eval_with_key", "<string", "<lambda", "<dataclass", "<attrs", "<torch")
+_DYNAMO = _TORCH + "_dynamo" + os.sep
 _ONNX_EXPORTER = _TORCH + "onnx" + os.sep
 _DUNDERS = {
     "__bool__": "if",
@@ -49,16 +51,32 @@ _DUNDERS = {
     "__iter__": "for",
     "__round__": "round()",
 }
+_HOMES = re.compile(r"/|/home/|/Users/|[A-Za-z]:\\\\(Users\\\\)?")
+_CALLS = {"__call__": "_ops.py", "proxy_call": "proxy_tensor.py", "__torch_dispatch__": "fake_tensor.py"}
+"""Functions that hold the operator being called, by file."""
 _STACK_LINE = re.compile(r'File "(?P<file>.+?)", line (?P<line>\d+), in (?P<function>\S+)')
 
 
 def is_user_file(filename: str) -> bool:
-    """Whether a frame of this file is the model's own code: not torch, not the standard library, not ours."""
-    if filename.startswith(("<", _TORCH, _PACKAGE)):
+    """Whether a frame of this file is the model's own code: not torch, not the standard library, not ours.
+
+    Code typed at a prompt (``<stdin>``, ``<ipython-input-…>``) is; generated code (``<string>``) is not.
+    """
+    if filename.startswith("<"):
+        return not filename.startswith(_GENERATED)
+    if filename.startswith((_TORCH, _PACKAGE)):
         return filename == _DEMO
     if filename.startswith(_SITE):
-        return not filename[len(_SITE) :].startswith(_SYMBOLIC_PACKAGES)
+        return filename[len(_SITE) :].split(os.sep, 1)[0] not in _SYMBOLIC_PACKAGES
     return not filename.startswith(_STDLIB) or "site-packages" in filename
+
+
+def _is_user_frame(frame: FrameType) -> bool:
+    """As ``is_user_file``; what ``python -c`` runs is user code too."""
+    filename = frame.f_code.co_filename
+    if filename == "<string>":
+        return frame.f_globals.get("__name__") == "__main__"
+    return is_user_file(filename)
 
 
 @lru_cache(maxsize=4096)
@@ -73,10 +91,12 @@ def shorten(filename: str) -> str:
         working = os.getcwd() + os.sep
     except OSError:
         working = ""
-    if working and path.startswith(working):
-        return path[len(working) :]
     home = os.path.expanduser("~").rstrip(os.sep) + os.sep
-    if home != os.sep and path.startswith(home):
+    below_home = home != os.sep and path.startswith(home)
+    above = bool(working) and (home.startswith(working) or _HOMES.fullmatch(working) is not None)
+    if working and path.startswith(working) and not above:
+        return path[len(working) :]
+    if below_home:
         return "~" + os.sep + path[len(home) :]
     return re.sub(r"^(/home|/Users|[A-Za-z]:\\Users)[/\\][^/\\]+", "~", path)
 
@@ -101,11 +121,13 @@ class Moment:
         "path",
         "stack_trace",
         "torch_call",
+        "traced",
         "user",
     )
 
     def __init__(self) -> None:
         self.user: tuple[str, int, str] | None = None
+        self.traced = False
         self.asker: tuple[str, int, str] | None = None
         self.branch = False
         self.dunder: str | None = None
@@ -202,9 +224,10 @@ def _read_asker(moment: Moment, frame: FrameType) -> None:
         if filename == _TORCH + "__init__.py" and code.co_name in _DUNDERS:
             moment.dunder = _DUNDERS[code.co_name]
         return
-    moment.branch = is_user_file(filename)
+    moment.branch = _is_user_frame(frame)
     if moment.branch or filename.startswith(_TORCH):
         moment.asker = (filename, frame.f_lineno, code.co_name)
+    moment.traced = filename.startswith(_DYNAMO) and code.co_name == "evaluate_expr"
 
 
 def _read_capture_frame(moment: Moment, frame: FrameType) -> None:
@@ -212,7 +235,7 @@ def _read_capture_frame(moment: Moment, frame: FrameType) -> None:
     code = frame.f_code
     filename = code.co_filename
     if moment.user is None:
-        if is_user_file(filename):
+        if _is_user_frame(frame):
             moment.user = (filename, frame.f_lineno, code.co_name)
         elif filename.startswith(_TORCH):
             _read_operator(moment, frame)
@@ -222,7 +245,7 @@ def _read_capture_frame(moment: Moment, frame: FrameType) -> None:
 
 def _read_operator(moment: Moment, frame: FrameType) -> None:
     name = frame.f_code.co_name
-    if name in ("__call__", "proxy_call") and frame.f_code.co_filename.endswith(("_ops.py", "proxy_tensor.py")):
+    if name in _CALLS and frame.f_code.co_filename.endswith(_CALLS[name]):
         called = frame.f_locals.get("self" if name == "__call__" else "func")
         if isinstance(called, torch._ops.OpOverload):
             moment.op = str(called)
@@ -249,6 +272,8 @@ def _read_tracing_context(moment: Moment) -> None:
     for entry in reversed(context.extract_stack()):
         if is_user_file(entry.filename):
             moment.user = (entry.filename, entry.lineno or 0, entry.name)
+            if moment.traced:
+                moment.branch, moment.dunder = True, moment.dunder or "if"
             return
 
 

@@ -73,14 +73,18 @@ def missing_names() -> tuple[Missing, ...]:
     for name in NAMES:
         try:
             name.get()
-        except (ImportError, AttributeError) as error:
+        except Exception as error:
             lost.append(Missing(f"{name.module}.{name.path}", f"{name.loss}: {error}"))
     return tuple(lost)
 
 
-@lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
     """Versions of what takes part in an export, and the platform; no host or user name."""
+    return dict(_versions())
+
+
+@lru_cache(maxsize=1)
+def _versions() -> dict[str, str]:
     import platform
     from importlib import metadata
 

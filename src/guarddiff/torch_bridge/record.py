@@ -78,7 +78,9 @@ class Recording:
         values = [*args[1:], *kwargs.values()]
         prefix = next((v for v in values if isinstance(v, str)), "")
         expression = next((v for v in values if isinstance(v, sympy.Basic)), None)
-        if expression is None or "suppressed" in prefix:
+        if expression is None:
+            raise TypeError(f"{probe.LOG_GUARD.path} was called with no condition that is known here")
+        if "suppressed" in prefix:
             return
         key = (id(args[0]), self.stage, expression)
         if key in self._seen:

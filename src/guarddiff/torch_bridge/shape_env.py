@@ -15,6 +15,7 @@ from guarddiff.core.snapshot import Guard, GuardKind
 from guarddiff.torch_bridge import probe
 
 _SIZE_SOURCE = re.compile(r"^(?P<base>.+)\.size\(\)\[(?P<axis>\d+)\]$")
+_PATH = re.compile(r"\[(?:'([^']*)'|\"[^\"]*\"|(\d+))\]|\.(\w+)")
 _UNBACKED = re.compile(r"(u|zuf)\d+$")
 """Symbols of data-dependent sizes and numbers."""
 _INFINITIES = {"oo", "-oo", "int_oo", "-int_oo"}
@@ -78,8 +79,17 @@ def size_sources(shape_env: Any) -> dict[Any, tuple[str, int]]:
 
 def placeholder_name(source: str) -> str:
     """``L['past'][0][1]`` → ``past_0_1``, as torch.export names its placeholders."""
-    inner = source.removeprefix("L")
-    return re.sub(r"[^a-z0-9]+", "_", inner.lower()).strip("_")
+    parts = [quoted or number or attribute for quoted, number, attribute in _PATH.findall(source)]
+    return "_".join("".join(c if c.isalnum() else "_" for c in part) for part in parts).lower()
+
+
+def constants(shape_env: Any) -> set[Any]:
+    """Symbols of inputs that are no sizes: Python numbers, which the exporter fixes by design."""
+    return {
+        expression
+        for text, expression in shape_env.source_to_var.items()
+        if isinstance(expression, sympy.Symbol) and not _SIZE_SOURCE.match(text)
+    }
 
 
 @dataclass
@@ -88,11 +98,13 @@ class Namer:
 
     ``names`` maps a symbol to its text: a variable (``h``, ``x[2]``) or, for a derived dimension, an expression
     over one (``(2*h)``). ``variables`` maps it to that variable. Symbols that are not in it keep their own
-    names; a guard on unbacked ones (``u0``) says so, one on others can't be evaluated.
+    names; a guard on unbacked ones (``u0``) or on ``constants`` (Python numbers among the inputs) says so, one on
+    others can't be evaluated.
     """
 
     names: dict[Any, str]
     variables: dict[Any, str]
+    constants: set[Any] = field(default_factory=set)
     _texts: dict[Any, str] = field(default_factory=dict)
 
     @cached_property
@@ -121,7 +133,8 @@ class Namer:
         """A core Guard; ``more`` are its further fields."""
         symbols: set[Any] = getattr(expression, "free_symbols", set())
         variables = sorted({self.variables[s] for s in symbols if s in self.variables})
-        unbacked = any(_UNBACKED.match(str(s)) for s in symbols)
+        outside = self.constants - self.variables.keys()
+        unbacked = any(s in outside or _UNBACKED.match(str(s)) for s in symbols)
         return Guard(self.text(expression), kind, tuple(variables), str(expression), unbacked=unbacked, **more)
 
     def guards(self, state: State) -> list[Guard]:
@@ -156,16 +169,22 @@ class _Differences(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
-        right = node.right
-        if not (isinstance(node.op, ast.Add) and isinstance(right, ast.BinOp) and isinstance(right.op, ast.Mult)):
-            return node
-        factor = right.left
-        if not (isinstance(factor, ast.UnaryOp) and isinstance(factor.op, ast.USub)):
-            return node
-        positive = factor.operand
-        if isinstance(positive, ast.Constant) and positive.value == 1:
-            return ast.BinOp(node.left, ast.Sub(), right.right)
-        return ast.BinOp(node.left, ast.Sub(), ast.BinOp(positive, ast.Mult(), right.right))
+        positive = _positive(node.right) if isinstance(node.op, ast.Add) else None
+        return node if positive is None else ast.BinOp(node.left, ast.Sub(), positive)
+
+
+def _positive(node: ast.expr) -> ast.expr | None:
+    """``-2 * b * c`` without its sign; None where its first factor is no negative number."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return node.operand
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)):
+        return None
+    first = _positive(node.left)
+    if first is None:
+        return None
+    if isinstance(first, ast.Constant) and first.value == 1:
+        return node.right
+    return ast.BinOp(first, ast.Mult(), node.right)
 
 
 def _plain(text: str) -> str:

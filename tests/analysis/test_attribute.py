@@ -1,0 +1,442 @@
+"""Findings from hand-made evidence. Needs no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from guarddiff.analysis import attribute
+from guarddiff.core import domain
+from guarddiff.core.dims import Declared, Dimension, InputSpec
+from guarddiff.core.domain import SizeRange
+from guarddiff.core.evidence import Evidence, Group, StaticDimension
+from guarddiff.core.finding import Finding
+from guarddiff.core.origin import Origin, SourceLine
+from guarddiff.core.report import Change
+from guarddiff.core.snapshot import Guard, GuardKind
+
+ANY = SizeRange()
+POOL = Origin("aten._adaptive_avg_pool2d.default", "pool", SourceLine("m.py", 3), node="pool")
+LINEAR = Origin("aten.linear.default", "head", SourceLine("m.py", 4), node="linear")
+BRANCH = Origin("if", "", SourceLine("m.py", 5), branch=True)
+
+
+def guard(text: str, kind: GuardKind = "guard", *, unbacked: bool = False) -> Guard:
+    try:
+        variables = tuple(sorted(domain.parse(text).variables))
+    except domain.GuardTextError:
+        variables = ()
+    return Guard(text, kind, variables, unbacked=unbacked)
+
+
+def group(origin: Origin, *texts: str, stage: str = "decompose", upstream: tuple[str, ...] = ()) -> Group:
+    return Group(stage, origin, tuple(guard(text) for text in texts), frozenset(upstream))  # type: ignore[arg-type]
+
+
+def dim(axis: int, name: str, example: int, sizes: SizeRange = ANY, size: str | None = None) -> Dimension:
+    return Dimension("x", axis, name, size or name, example, Declared(sizes, name))
+
+
+H, W = dim(0, "h", 6), dim(1, "w", 6)
+
+
+def evidence(*groups: Group, dims: tuple[Dimension, ...] = (H, W), **more: object) -> Evidence:
+    shape = tuple(d.size for d in dims)
+    values: dict[str, object] = {
+        "inputs": (InputSpec("x", "torch.float32", shape, dims),),
+        "groups": groups,
+        "declared": {d.name: d.declared.sizes for d in dims if d.declared and d.size == d.name},
+        "example": {d.name: d.example for d in dims if d.size == d.name},
+    }
+    return Evidence(**{**values, **more})  # type: ignore[arg-type]
+
+
+def admitted(finding: Finding) -> dict[str, str]:
+    return {d.name: str(d.admitted) for d in finding.dims}
+
+
+def effects(found: attribute.Attribution) -> list[tuple[str, str, int | None]]:
+    return [(change.stage, change.effect, change.finding) for change in found.changes]
+
+
+# --- effects --------------------------------------------------------------------------------------------
+
+
+def test_no_evidence_no_finding() -> None:
+    assert attribute.attribute(Evidence()) == attribute.Attribution([], [], [])
+
+
+def test_restricts_becomes_a_finding() -> None:
+    made = group(POOL, "h % 2 == 0", "h // 2 == 3", "w // 3 == 2", "w % 3 == 0")
+    found = attribute.attribute(evidence(made))
+    (finding,) = found.findings
+    assert (finding.stage, finding.op, finding.origin) == ("decompose", POOL.op, POOL)
+    assert admitted(finding) == {"h": "exactly 6", "w": "exactly 6"}
+    assert finding.guards == ("h % 2 == 0", "h // 2 == 3", "w // 3 == 2", "w % 3 == 0")
+    assert finding.inputs == (H, W)
+    assert (finding.verdict, finding.reason, finding.onnx_nodes) == ("unconfirmed", "", ())
+    assert found.changes == [Change("decompose", made.guards, "restricts", 0)]
+    assert found.small == []
+
+
+@pytest.mark.parametrize("text", ["h >= 0", "h + 1 > h", "h * w >= 0", "h % 1 == 0", "h != -1"])
+def test_none_is_told_and_no_finding(text: str) -> None:
+    made = group(POOL, text)
+    found = attribute.attribute(evidence(made))
+    assert found == attribute.Attribution([], [Change("decompose", made.guards, "none")], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("h != 1", "at least 2"), ("h >= 1", "any size"), ("h >= 2", "at least 2")]
+)
+def test_small_is_kept_apart(text: str, words: str) -> None:
+    made = group(POOL, text)
+    found = attribute.attribute(evidence(made))
+    assert found.findings == []
+    assert found.changes == [Change("decompose", made.guards, "small")]
+    (finding,) = found.small
+    assert finding.guards == (text,)
+    assert admitted(finding) == {"h": words}
+
+
+def test_small_from_a_branch_is_a_finding() -> None:
+    found = attribute.attribute(evidence(group(BRANCH, "h != 1", stage="capture")))
+    assert effects(found) == [("capture", "small", 0)]
+    assert [admitted(finding) for finding in found.findings] == [{"h": "at least 2"}]
+    assert found.small == []
+
+
+@pytest.mark.parametrize("text", ["h >= 4", "h > 3", "h // 2 >= 2"])
+def test_lower_is_kept_apart(text: str) -> None:
+    found = attribute.attribute(evidence(group(POOL, text)))
+    assert effects(found) == [("decompose", "lower", None)]
+    assert found.findings == []
+    assert [admitted(finding) for finding in found.small] == [{"h": "at least 4"}]
+
+
+def test_lower_of_two_dimensions_is_kept_apart() -> None:
+    found = attribute.attribute(evidence(group(POOL, "h // 2 >= 1 and w // 3 >= 1")))
+    assert effects(found) == [("decompose", "lower", None)]
+    assert [admitted(finding) for finding in found.small] == [{"h": "at least 2", "w": "at least 3"}]
+
+
+@pytest.mark.parametrize("sizes", [SizeRange(0, 64), SizeRange(2, 64)])
+def test_lower_of_a_dimension_declared_with_a_maximum_is_kept_apart(sizes: SizeRange) -> None:
+    found = attribute.attribute(evidence(group(POOL, "h >= 4"), dims=(dim(0, "h", 6, sizes),)))
+    assert effects(found) == [("decompose", "lower", None)]
+    assert found.findings == []
+    assert [admitted(finding) for finding in found.small] == [{"h": "4–64"}]
+
+
+def test_lower_from_a_branch_is_a_finding() -> None:
+    found = attribute.attribute(evidence(group(BRANCH, "h > 3", stage="capture")))
+    assert effects(found) == [("capture", "lower", 0)]
+    assert [admitted(finding) for finding in found.findings] == [{"h": "at least 4"}]
+    assert found.small == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("h <= 6", {"h": "at most 6"}),
+        ("h % 3 == 0", {"h": "multiples of 3"}),
+        ("h != 5", {"h": "any size but 5"}),
+        ("4 <= h <= 9", {"h": "4–9"}),
+        ("h == w", {"h": "equal to w", "w": "equal to h"}),
+        ("h <= w", {"h": "where h <= w", "w": "where h <= w"}),
+    ],
+)
+def test_anything_more_than_a_lower_bound_is_a_finding(text: str, words: dict[str, str]) -> None:
+    found = attribute.attribute(evidence(group(POOL, text)))
+    assert effects(found) == [("decompose", "restricts", 0)]
+    assert [admitted(finding) for finding in found.findings] == [words]
+
+
+@pytest.mark.parametrize("text", ["strange(h) == 2", "Eq(h, 2)", "h == s7 + 1"])
+def test_what_cannot_be_evaluated_is_a_finding(text: str) -> None:
+    made = Group("decompose", POOL, (Guard(text, "guard", ("h",)),))
+    found = attribute.attribute(evidence(made))
+    assert effects(found) == [("decompose", "unknown", 0)]
+    assert [finding.guards for finding in found.findings] == [(text,)]
+
+
+def test_unbacked_is_told_and_no_finding() -> None:
+    made = Group("capture", POOL, (guard("u0 < 100", unbacked=True), guard("u0 == h", unbacked=True)))
+    found = attribute.attribute(evidence(made))
+    assert found == attribute.Attribution([], [Change("capture", made.guards, "unbacked")], [])
+
+
+def test_unbacked_guards_beside_others_are_left_out() -> None:
+    made = Group("capture", POOL, (guard("u0 == h", unbacked=True), guard("h == 6")))
+    (finding,) = attribute.attribute(evidence(made)).findings
+    assert finding.guards == ("h == 6",)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text", "effect"),
+    [
+        (SizeRange(0, 64), "h <= 64", "none"),
+        (SizeRange(4), "h >= 4", "none"),
+        (SizeRange(4, 64), "4 <= h <= 64", "none"),
+        (SizeRange(4, 64), "h <= 63", "restricts"),
+        (SizeRange(6, 6), "h == 6", "none"),
+        (SizeRange(0, 1), "h == 1", "restricts"),
+    ],
+)
+def test_what_was_declared_is_no_change(sizes: SizeRange, text: str, effect: str) -> None:
+    found = attribute.attribute(evidence(group(POOL, text), dims=(dim(0, "h", min(6, sizes.upper or 6), sizes),)))
+    assert [change.effect for change in found.changes] == [effect]
+
+
+# --- one finding per root cause -------------------------------------------------------------------------
+
+
+def test_one_finding_per_group_in_order_of_the_stages() -> None:
+    kron = Origin("aten.kron.default", "", SourceLine("m.py", 9), node="kron")
+    made = evidence(group(POOL, "h == 6"), group(kron, "w == 6", stage="capture"))
+    found = attribute.attribute(made)
+    assert [(f.stage, f.op, admitted(f)) for f in found.findings] == [
+        ("capture", "aten.kron.default", {"w": "exactly 6"}),
+        ("decompose", POOL.op, {"h": "exactly 6"}),
+    ]
+    assert effects(found) == [("capture", "restricts", 0), ("decompose", "restricts", 1)]
+
+
+def test_only_the_dimensions_that_are_restricted_are_named() -> None:
+    (finding,) = attribute.attribute(evidence(group(POOL, "h == 6", "w >= 0"))).findings
+    assert admitted(finding) == {"h": "exactly 6"}
+    assert finding.guards == ("h == 6",)
+    assert finding.inputs == (H, W)
+
+
+def test_guards_that_exclude_nothing_of_two_or_more_are_left_out() -> None:
+    (finding,) = attribute.attribute(evidence(group(POOL, "h != 1", "h % 3 == 0", "w >= 0"))).findings
+    assert finding.guards == ("h % 3 == 0",)
+
+
+def test_repeated_guards_are_told_once() -> None:
+    (finding,) = attribute.attribute(evidence(group(POOL, "h == 6", "h == 6"))).findings
+    assert finding.guards == ("h == 6",)
+
+
+def test_an_origin_without_an_operator() -> None:
+    (finding,) = attribute.attribute(evidence(group(Origin(), "h == 6"))).findings
+    assert finding.op == "unknown"
+
+
+def test_a_consequence_of_capture_is_entailed() -> None:
+    made = evidence(group(POOL, "h % 2 == 0"), group(BRANCH, "h == 6", stage="capture"))
+    found = attribute.attribute(made)
+    assert effects(found) == [("capture", "restricts", 0), ("decompose", "entailed", None)]
+    assert [finding.op for finding in found.findings] == ["if"]
+
+
+def test_a_later_group_of_capture_that_adds_something_is_a_finding() -> None:
+    two = Origin("for", "", SourceLine("m.py", 8), branch=True)
+    made = evidence(group(BRANCH, "h % 2 == 0", stage="capture"), group(two, "h == 6", stage="capture"))
+    assert effects(attribute.attribute(made)) == [("capture", "restricts", 0), ("capture", "restricts", 1)]
+
+
+def test_what_lies_downstream_is_folded_and_what_lies_beside_is_kept() -> None:
+    beside = dataclasses.replace(POOL, node="pool_1")
+    made = evidence(
+        group(POOL, "h % 2 == 0", "h // 2 == 3", upstream=("x",)),
+        group(LINEAR, "h // 2 == 3", upstream=("x", "pool", "flatten")),
+        group(beside, "h // 2 == 3", upstream=("x",)),
+    )
+    found = attribute.attribute(made)
+    assert effects(found) == [("decompose", "restricts", 0), ("decompose", "entailed", None),
+                              ("decompose", "restricts", 1)]  # fmt: skip
+    assert [finding.origin.node for finding in found.findings] == ["pool", "pool_1"]
+
+
+def test_what_lies_downstream_and_adds_something_is_a_finding() -> None:
+    made = evidence(group(POOL, "h % 2 == 0", upstream=("x",)), group(LINEAR, "h // 2 == 3", upstream=("x", "pool")))
+    assert effects(attribute.attribute(made)) == [("decompose", "restricts", 0), ("decompose", "restricts", 1)]
+
+
+def test_what_lies_upstream_is_not_folded() -> None:
+    made = evidence(group(LINEAR, "h == 6", upstream=("x", "pool")), group(POOL, "h == 6", upstream=("x",)))
+    assert effects(attribute.attribute(made)) == [("decompose", "restricts", 0), ("decompose", "restricts", 1)]
+
+
+# --- what no seen guard explains ------------------------------------------------------------------------
+
+
+def state(*rows: tuple[str, str, str]) -> dict[str, object]:
+    return {"state": tuple((stage, guard(text, kind)) for stage, kind, text in rows)}  # type: ignore[arg-type]
+
+
+def test_a_leftover_range_goes_to_the_last_group_on_its_dimension() -> None:
+    other = dataclasses.replace(POOL, node="other")
+    last = dataclasses.replace(POOL, node="last")
+    made = evidence(
+        group(POOL, "h >= 0"), group(other, "h >= 0"), group(last, "w >= 0"),
+        **state(("decompose", "range", "h == 6")),
+    )  # fmt: skip
+    found = attribute.attribute(made)
+    assert effects(found) == [("decompose", "none", None), ("decompose", "restricts", 0), ("decompose", "none", None)]
+    (finding,) = found.findings
+    assert finding.origin == other
+    assert (finding.guards, admitted(finding)) == (("h == 6",), {"h": "exactly 6"})
+    assert [guard.text for guard in found.changes[1].guards] == ["h >= 0", "h == 6"]
+
+
+def test_a_leftover_range_without_a_group_is_alone() -> None:
+    made = evidence(group(POOL, "w >= 0"), **state(("decompose", "range", "h == 6")))
+    found = attribute.attribute(made)
+    assert effects(found) == [("decompose", "none", None), ("decompose", "restricts", 0)]
+    (finding,) = found.findings
+    assert (finding.stage, finding.op, finding.origin) == ("decompose", "unknown", Origin())
+    assert admitted(finding) == {"h": "exactly 6"}
+
+
+def test_leftovers_are_one_finding_per_dimension_and_stage() -> None:
+    rows = (
+        ("capture", "range", "h <= 9"),
+        ("capture", "constraint", "h <= 9"),
+        ("capture", "range", "w == 6"),
+        ("decompose", "range", "h == 6"),
+    )
+    found = attribute.attribute(evidence(**state(*rows)))
+    assert [(f.stage, admitted(f)) for f in found.findings] == [
+        ("capture", {"h": "at most 9"}),
+        ("capture", {"w": "exactly 6"}),
+        ("decompose", {"h": "exactly 6"}),
+    ]
+    assert found.findings[0].guards == ("h <= 9",)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("decompose", "range", "h <= 6"),
+        ("decompose", "range", "h == 6"),
+        ("decompose", "constraint", "h >= 2"),
+        ("decompose", "range", "w >= 0"),
+        ("decompose", "replacement", "w == 6"),
+        ("decompose", "assert", "w == 6"),
+        ("decompose", "guard", "w == 6"),
+        ("translate", "range", "w == 6"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_explained_or_says_nothing_is_no_leftover(row: tuple[str, str, str]) -> None:
+    found = attribute.attribute(evidence(group(POOL, "h == 6"), **state(row)))
+    assert effects(found) == [("decompose", "restricts", 0)]
+    assert [admitted(finding) for finding in found.findings] == [{"h": "exactly 6"}]
+
+
+def test_an_unbacked_range_is_no_leftover() -> None:
+    rows = (("decompose", guard("u0 <= 9", "range", unbacked=True)),)
+    assert attribute.attribute(evidence(state=rows)) == attribute.Attribution([], [], [])
+
+
+@pytest.mark.parametrize("kind", ["assert", "guard", "range", "constraint"])
+def test_where_no_guard_was_seen_the_state_speaks(kind: str) -> None:
+    found = attribute.attribute(evidence(**state(("decompose", kind, "h // 2 == 3"))))
+    assert [(f.op, admitted(f)) for f in found.findings] == [("unknown", {"h": "6–7"})]
+
+
+def test_a_leftover_of_what_was_declared_is_none() -> None:
+    made = evidence(dims=(dim(0, "h", 6, SizeRange(4, 64)),), **state(("capture", "range", "h <= 64"),
+                                                                     ("capture", "range", "h >= 4")))  # fmt: skip
+    assert attribute.attribute(made) == attribute.Attribution([], [], [])
+
+
+# --- static dimensions ----------------------------------------------------------------------------------
+
+
+def test_static_dimensions_of_one_place_are_one_finding() -> None:
+    statics = (
+        StaticDimension(H, 6, "declare", Origin(), ("x[2]", "y[0]")),
+        StaticDimension(W, 6, "declare", Origin(), ("x[2]", "y[0]")),
+    )
+    (finding,) = attribute.attribute(evidence(static=statics)).findings
+    assert (finding.stage, finding.op, finding.guards) == ("declare", "torch.onnx.export", ("h == 6", "w == 6"))
+    assert admitted(finding) == {"h": "exactly 6", "w": "exactly 6"}
+    assert finding.reason == (
+        "torch did not take the dimension as dynamic from what was declared; it made x[2], y[0] dynamic instead"
+    )
+    assert finding.inputs == (H, W)
+
+
+def test_static_dimensions_of_several_places_are_several_findings() -> None:
+    kron = Origin("aten.kron.default", "", node="kron")
+    statics = (
+        StaticDimension(H, 6, "capture", kron),
+        StaticDimension(W, 6, "declare", Origin()),
+        StaticDimension(dim(2, "d", 4), 4, "capture", kron),
+        StaticDimension(dim(3, "e", 3), 3, "capture", Origin()),
+    )
+    found = attribute.attribute(evidence(static=statics))
+    assert [(f.stage, f.op, f.guards) for f in found.findings] == [
+        ("capture", "aten.kron.default", ("h == 6", "d == 4")),
+        ("declare", "torch.onnx.export", ("w == 6",)),
+        ("capture", "torch.export", ("e == 3",)),
+    ]
+    assert found.findings[0].reason == (
+        "torch.export refused the declared dimension, and the exporter tried again with a fixed size"
+    )
+    assert found.findings[1].reason == "torch did not take the dimension as dynamic from what was declared"
+    assert found.changes == []
+
+
+def test_a_name_that_two_static_dimensions_share_gives_one_guard() -> None:
+    other = Dimension("y", 1, "h", "h", 6, Declared(ANY))
+    statics = (StaticDimension(H, 6, "declare", Origin()), StaticDimension(other, 6, "declare", Origin()))
+    (finding,) = attribute.attribute(evidence(dims=(H,), static=statics)).findings
+    assert finding.guards == ("h == 6",)
+    assert [d.place for d in finding.dims] == ["x[0]", "y[1]"]
+
+
+def test_changes_count_findings_of_static_dimensions_too() -> None:
+    made = evidence(group(POOL, "w == 6"), static=(StaticDimension(H, 6, "declare", Origin()),))
+    found = attribute.attribute(made)
+    assert effects(found) == [("decompose", "restricts", 1)]
+    assert [finding.stage for finding in found.findings] == ["declare", "decompose"]
+
+
+# --- derived dimensions ---------------------------------------------------------------------------------
+
+
+def test_a_derived_dimension_is_told_in_its_own_sizes() -> None:
+    root = dim(0, "h", 6, SizeRange(0, 64))
+    twice = Dimension("y", 0, "y[0]", "2*h", 12, Declared(SizeRange(0, 128), "2*h"))
+    made = evidence(group(POOL, "h % 3 == 0"), dims=(root, twice), declared={"h": SizeRange(0, 64)}, example={"h": 6})
+    (finding,) = attribute.attribute(made).findings
+    words = {d.place: d.admitted for d in finding.dims}
+    assert list(words) == ["x[0]", "y[0]"]
+    assert words["x[0]"] is not None
+    assert words["y[0]"] is not None
+    assert [n for n in range(65) if n in words["x[0]"]] == list(range(0, 65, 3))
+    assert [n for n in range(129) if n in words["y[0]"]] == list(range(0, 129, 6))
+
+
+def test_a_fixed_derived_dimension() -> None:
+    twice = Dimension("y", 0, "y[0]", "2*h + 1", 13, Declared(ANY, "2*h + 1"))
+    made = evidence(group(POOL, "h == 6"), dims=(twice,), declared={"h": ANY}, example={"h": 6})
+    (finding,) = attribute.attribute(made).findings
+    assert admitted(finding) == {"y[0]": "exactly 13"}
+    assert finding.admits({"y": (13,)}) is True
+    assert finding.admits({"y": (15,)}) is False
+
+
+# --- pieces ---------------------------------------------------------------------------------------------
+
+
+def test_usable() -> None:
+    given = (guard("h == 6"), guard("u0 < 3", unbacked=True), guard("w == 6"), guard("h == 6", "range"))
+    assert attribute.usable(given) == ["h == 6", "w == 6"]
+
+
+def test_make_leaves_verdict_and_proof_open() -> None:
+    finding = attribute.make(evidence(), "translate", POOL, ["h <= 9"])
+    assert (finding.stage, finding.verdict, finding.counterexample) == ("translate", "unconfirmed", None)
+    assert admitted(finding) == {"h": "at most 9"}
+
+
+def test_make_with_guards_that_name_nothing_declared() -> None:
+    finding = attribute.make(evidence(), "decompose", POOL, ["s7 == 3"])
+    assert (finding.dims, finding.guards) == ((), ("s7 == 3",))
