@@ -183,14 +183,16 @@ def _project(system: System, index: int, members: list[int],
         return group.mask, group.beyond
     ends = rows[np.flatnonzero(seen)[-1] + 1 :][:1] if seen.any() else rows[:1]  # the set may stop here
     reach = int(ends[0]) - group.lower + 1 if ends.size else 0
-    length = min(max(_WINDOW, min(reach, _WIDEST)), group.mask.size)
+    length = min(max(_WINDOW, min(2 * reach + 2, _WIDEST)), group.mask.size)
     mask = group.mask.copy()
     tried = np.flatnonzero(mask[:length])
     mask[tried] = _witnessed(system, order, group.sizes[tried], guards)
     after = seen[rows >= group.lower + length]
-    if after.all() and after.size or length == mask.size:
+    if after.all() and after.size:
         return mask, group.beyond
-    if not after.any() and not mask[length - 1]:
+    inside = np.flatnonzero(mask[:length])
+    ended = not after.any() and inside.size and 2 * (int(inside[-1]) + 1) <= length  # far beyond it nothing was found
+    if ended or not inside.size or (length == mask.size and (mask[-1] or not group.beyond)):
         mask[length:] = False
         return mask, group.beyond
     if describe(mask[:length], group.lower, True, SizeRange(group.lower)).period is not None:
