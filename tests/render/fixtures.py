@@ -62,7 +62,7 @@ def dim(
     owner, _, axis = place.removesuffix("]").rpartition("[")
     declared = Declared(sizes, text or name) if sizes else None
     named = name or place
-    return Dimension(owner, int(axis), named, named, example, declared, admitted)
+    return Dimension(owner, int(axis), named, named, example, declared, admitted, parameter=owner)
 
 
 def spec(name: str, *dims: Dimension, dtype: str = "float32") -> InputSpec:

@@ -71,7 +71,7 @@ def test_a_warning_names_everything_asked_for() -> None:
 
 def test_dimensions_that_admit_the_same_share_a_line() -> None:
     first = warning_text(finding("adaptive_pool")).split("\n")[0]
-    assert first == "x[2] (h) and x[3] (w): declared any size, but the exported model is right only for exactly 6"
+    assert first == "x[2] (h) and x[3] (w): declared any size, but the exported model is sure to be right only for exactly 6"
 
 
 def test_many_dimensions_lose_names_before_the_claim_loses_words() -> None:
@@ -85,15 +85,15 @@ def test_many_dimensions_lose_names_before_the_claim_loses_words() -> None:
 def test_many_different_dimensions() -> None:
     dims = tuple(dim(f"x[{i}]", i, exactly(i)) for i in range(30))
     head = " ".join(warning_text(dataclasses.replace(finding("kron"), dims=dims)).split("\n  where")[0].split())
-    assert head.startswith("Declared any size, but the exported model is right only for x[0] exactly 0, x[1]")
+    assert head.startswith("Declared any size, but the exported model is sure to be right only for x[0] exactly 0, x[1]")
     assert head.endswith("more dimensions")
 
 
 @pytest.mark.parametrize(
     ("verdict", "said"),
     [
-        ("confirmed", "the exported model is right only for exactly 6"),
-        ("unconfirmed", "the exported model may be right only for exactly 6; not tried"),
+        ("confirmed", "the exported model is sure to be right only for exactly 6"),
+        ("unconfirmed", "the exported model is sure to be right only for exactly 6; not tried"),
         ("harmless", "a guard holds only for exactly 6; other sizes were run and agree"),
         ("inherent", "a guard holds only for exactly 6; eager PyTorch rejects other sizes too"),
     ],
@@ -122,7 +122,7 @@ def test_admitted_sizes_read_as_a_sentence(admitted: Admitted | None, said: str)
 
 def test_a_finding_without_dimensions_or_origin() -> None:
     text = warning_text(Finding((), "run", "", Origin(), verdict="unconfirmed"))
-    assert "some sizes (which ones is unknown)" in text
+    assert "some sizes (which ones is unknown)" in " ".join(text.split())
     assert "no reason was recorded" in text
     assert "where" not in text
 

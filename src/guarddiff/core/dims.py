@@ -33,6 +33,7 @@ class Dimension:
         example: Its size in the example inputs.
         declared: What the user asked for; None where the dimension was declared static.
         admitted: The sizes for which all guards hold; None where that was not asked.
+        parameter: The parameter of ``forward`` that the input is; empty where it is a part of one or unknown.
     """
 
     input: str
@@ -42,6 +43,7 @@ class Dimension:
     example: int
     declared: Declared | None = None
     admitted: Admitted | None = None
+    parameter: str = ""
 
     @property
     def place(self) -> str:

@@ -26,8 +26,8 @@ VERDICTS: dict[Verdict, str] = {
 }
 
 CLAIMS: dict[Verdict, tuple[str, str]] = {
-    "confirmed": ("the exported model is right only for", ""),
-    "unconfirmed": ("the exported model may be right only for", "; not tried"),
+    "confirmed": ("the exported model is sure to be right only for", ""),
+    "unconfirmed": ("the exported model is sure to be right only for", "; not tried"),
     "harmless": ("a guard holds only for", "; other sizes were run and agree"),
     "inherent": ("a guard holds only for", "; eager PyTorch rejects other sizes too"),
 }
@@ -350,10 +350,10 @@ def _declare_again(finding: Finding) -> str:
     """How to declare the dimensions of ``finding`` so that torch reads them as they were meant."""
     meant: dict[str, list[str]] = {}
     for dim in finding.dims[:4]:
-        if dim.declared:
+        if dim.declared and dim.parameter:
             named = dim.name.isidentifier() and dim.name.isprintable()
             size = f'"{clean(dim.name, 30)}"' if named else "Dim.DYNAMIC"
-            meant.setdefault(clean(dim.input, 30), []).append(f"{dim.axis}: {size}")
+            meant.setdefault(clean(dim.parameter, 30), []).append(f"{dim.axis}: {size}")
     if not meant:
         return "Name every input of forward in dynamic_shapes, in the order of its parameters."
     shapes = ", ".join(f'"{name}": {{{", ".join(axes)}}}' for name, axes in meant.items())

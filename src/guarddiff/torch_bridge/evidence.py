@@ -223,7 +223,9 @@ def _dimension(placeholder: Placeholder, axis: int, size: Any, taken: dict[str, 
     example = placeholder.leaf.value.shape[axis] if placeholder.leaf else shape_env.hint(size)
     declared = asked.declared if asked else _undeclared(placeholder)
     text = asked.name if derived and asked and asked.name else name
-    return Dimension(onnx, axis, name, text, int(example), declared)
+    leaf = placeholder.leaf
+    parameter = leaf.parameter if leaf is not None and leaf.path == leaf.parameter.lower() else ""
+    return Dimension(onnx, axis, name, text, int(example), declared, parameter=parameter)
 
 
 def _undeclared(placeholder: Placeholder) -> Declared | None:
