@@ -21,9 +21,7 @@ def check(model: torch.nn.Module, example: tuple[torch.Tensor, ...], shapes: Any
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return guarddiff.check(
-            model.eval(), example, dynamic_shapes=shapes, verbose=False, on_finding="ignore", **more
-        )
+        return guarddiff.check(model.eval(), example, dynamic_shapes=shapes, verbose=False, on_finding="ignore", **more)
 
 
 def confirmed(report: guarddiff.Report) -> list[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,8 @@ from guarddiff.options import OnFinding, Options, Replay, ReportTo
 from guarddiff.pipeline import Pipeline, last_report, logger, report_of
 from guarddiff.report import Report
 from guarddiff.torch_bridge import hooks, watching
+
+_local = threading.local()
 
 __all__ = ["check", "export", "last_report", "report_of", "watch"]
 
@@ -86,15 +89,18 @@ def watch(
     reports: list[Report] = []
 
     def guarded(call: Callable[[], Any]) -> Any:
-        return _run(Pipeline(options), call, reports.append)[0]
+        return _run(Pipeline(options), call)[0]
 
-    with hooks.recording(watching.Watcher(guarded)):
-        yield reports
+    before = _lists()
+    _local.lists = (*before, reports)
+    try:
+        with hooks.recording(watching.Watcher(guarded)):
+            yield reports
+    finally:
+        _local.lists = before
 
 
-def _run(
-    pipeline: Pipeline, call: Callable[[], Any], tell: Callable[[Report], None] | None = None
-) -> tuple[Any, Report]:
+def _run(pipeline: Pipeline, call: Callable[[], Any]) -> tuple[Any, Report]:
     """One guarded call: the result of ``call`` and the report."""
     try:
         with hooks.recording(pipeline.recording):
@@ -102,13 +108,13 @@ def _run(
     except SpecializationError as error:
         if pipeline.report is not error.report:
             raise
-        _tell(tell, pipeline.report)
+        _tell(pipeline.report)
         raise
     except Exception as error:
-        _tell(tell, pipeline.finish(error))
+        _tell(pipeline.finish(error))
         raise
     report = pipeline.finish()
-    _tell(tell, report)
+    _tell(report)
     if pipeline.options.on_finding == "warn":
         for text in pipeline.texts():
             logger.warning("%s", text)
@@ -116,9 +122,16 @@ def _run(
     return program, report
 
 
-def _tell(tell: Callable[[Report], None] | None, report: Report | None) -> None:
-    if tell is not None and report is not None:
-        tell(report)
+def _lists() -> tuple[list[Report], ...]:
+    """The lists of the watches that are on in this thread."""
+    found: tuple[list[Report], ...] = getattr(_local, "lists", ())
+    return found
+
+
+def _tell(report: Report | None) -> None:
+    if report is not None:
+        for reports in _lists():
+            reports.append(report)
 
 
 def _warn(text: str) -> None:

@@ -87,8 +87,11 @@ def run(call: Call, full: bool) -> Found:
     names = list(call.input_names or ())[: len(tensors)]
     names += [leaf.path for leaf in tensors[len(names) :]]
     inputs = tuple(_spec(name, leaf) for name, leaf in zip(names, tensors))
-    if not full or call.file is None or not any(spec.dims for spec in inputs):
+    if not any(spec.dims for spec in inputs):
         return Found(inputs)
+    if not full or call.file is None:
+        why = 'the TorchScript exporter leaves none; replay="full" runs the exported file at further sizes'
+        return Found(inputs, (), (Missing("guards", why),))
     found = search.search(_prover(call, leaves, names, inputs), (), (), lambda: None)
     findings = tuple(replace(finding, stage="run", op="torch.onnx.export(dynamo=False)") for finding in found.findings)
     return Found(inputs, findings, tuple(found.missing))

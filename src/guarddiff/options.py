@@ -36,6 +36,6 @@ def _choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     if not isinstance(value, str):
         raise TypeError(f"{name} must be one of {listed}, not {value!r}")
     if value not in allowed:
-        near = difflib.get_close_matches(value, allowed, n=1, cutoff=0.4)
+        near = difflib.get_close_matches(value.lower(), allowed, n=1, cutoff=0.4)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"{name} must be one of {listed}, not {value!r}{hint}")

@@ -50,14 +50,22 @@ class Pipeline:
         self._missing: list[Missing] = []
 
     def finish(self, error: BaseException | None = None) -> Report:
-        """The report, written where the user asked for it. Raises SpecializationError with ``on_finding="raise"``."""
+        """The report, written where the user asked for it. Raises SpecializationError with ``on_finding="raise"``,
+        and nothing else: an error of ours gives a report that is incomplete."""
         if self.report is not None:
+            if error is not None and self.report.error is None:  # torch raised after it had made the program
+                self.report.error = _text(error)
+                self._settle(self.report)
+                _remember(self.report)
             return self.report
         with hooks.recording(None):  # what the replay exports is not recorded
-            report = self._guarded("the report", self._report, Report())
-        report.error = f"{type(error).__name__}: {str(error)[:2000]}" if error is not None else None
-        report.environment = self._guarded("the environment", probe.versions, {})
-        self._close(report)
+            report = self._guarded("the report", self._report, self._bare())
+        self.report = report
+        report.error = _text(error) if error is not None else None
+        self._guarded("the report", lambda: self._close(report), None)
+        loud = [finding for finding in report.findings if finding.warns]
+        if loud and self.options.on_finding == "raise" and error is None:
+            raise SpecializationError("\n\n".join(self.texts()), report)
         return report
 
     def _on_program(self, recording: Recording) -> None:
@@ -65,27 +73,38 @@ class Pipeline:
         self.finish()
 
     def _close(self, report: Report) -> None:
+        report.environment = self._guarded("the environment", probe.versions, {})
+        if self.options.repair:
+            report.notes = (*report.notes, "repair=True: this version knows no repairs; the model is torch's own")
+        self._settle(report)
+        self._write(report)
+        self._settle(report)
+        _remember(report)
+
+    def _settle(self, report: Report) -> None:
+        """What is missing by now, and the status that follows from it."""
         report.missing = tuple(dict.fromkeys((*probe.missing_names(), *self.recording.missing, *self._missing)))
         report.status = overall(report.findings, report.missing)
         if report.error is not None and report.status == "clean":
             report.status = "incomplete"  # nothing was exported, so nothing is known to be right
-        self.report = report
-        self._write(report)
-        _remember(report)
-        loud = [finding for finding in report.findings if finding.warns]
-        if loud and self.options.on_finding == "raise" and report.error is None:
-            raise SpecializationError("\n\n".join(self.texts()), report)
 
     def texts(self) -> list[str]:
         """The warning of each finding that the user has to hear of."""
-        from guarddiff.render.text import warning_text
+        from guarddiff.render import text, words
 
-        findings = self.report.findings if self.report else ()
-        return [self._guarded("a warning", partial(warning_text, f), "") for f in findings if f.warns]
+        if self.report is None:
+            return []
+        known = len(self.recording.missing)
+        loud = [finding for finding in self.report.findings if finding.warns]
+        found = [self._guarded("a warning", partial(text.warning_text, f), "") or words.headline(f) for f in loud]
+        if len(self.recording.missing) != known:
+            self._settle(self.report)
+            _remember(self.report)
+        return found
 
     def _report(self) -> Report:
         recording = self.recording
-        report = Report(model=type(recording.model).__name__, program=recording.program)
+        report = self._bare()
         if self._call is not None:
             return self._legacy_report(self._call)
         if recording.captured is None:
@@ -102,6 +121,9 @@ class Pipeline:
         findings = self._guarded("the verdicts", lambda: self._verdicts(evidence, inputs, found), found.findings)
         report.findings = tuple(self._guarded("the ONNX nodes", lambda: self._with_nodes(findings), findings))
         return report
+
+    def _bare(self) -> Report:
+        return Report(model=type(self.recording.model).__name__, program=self.recording.program)
 
     def _legacy_report(self, call: legacy.Call) -> Report:
         full = self.options.replay == "full"
@@ -166,8 +188,6 @@ class Pipeline:
         except ReportWriteError as error:
             logger.error("%s", error)
             self._missing.append(Missing("the written report", str(error)))
-            report.missing = (*report.missing, self._missing[-1])
-            report.status = overall(report.findings, report.missing)
         except Exception as error:
             self.recording.failed("the written report", error)
 
@@ -184,6 +204,10 @@ def _example(recording: Recording, inputs: evidence_of.Inputs) -> Example | None
     """The example inputs with their ONNX names; None for a program that holds none."""
     parts = evidence_of.example_parts(recording, inputs)
     return Example(*parts) if parts is not None else None
+
+
+def _text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error)[:2000]}"
 
 
 def _join(first: str, second: str) -> str:

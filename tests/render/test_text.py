@@ -71,7 +71,10 @@ def test_a_warning_names_everything_asked_for() -> None:
 
 def test_dimensions_that_admit_the_same_share_a_line() -> None:
     first = warning_text(finding("adaptive_pool")).split("\n")[0]
-    assert first == "x[2] (h) and x[3] (w): declared any size, but the exported model is sure to be right only for exactly 6"
+    assert (
+        first
+        == "x[2] (h) and x[3] (w): declared any size, but the exported model is sure to be right only for exactly 6"
+    )
 
 
 def test_many_dimensions_lose_names_before_the_claim_loses_words() -> None:
@@ -85,7 +88,9 @@ def test_many_dimensions_lose_names_before_the_claim_loses_words() -> None:
 def test_many_different_dimensions() -> None:
     dims = tuple(dim(f"x[{i}]", i, exactly(i)) for i in range(30))
     head = " ".join(warning_text(dataclasses.replace(finding("kron"), dims=dims)).split("\n  where")[0].split())
-    assert head.startswith("Declared any size, but the exported model is sure to be right only for x[0] exactly 0, x[1]")
+    assert head.startswith(
+        "Declared any size, but the exported model is sure to be right only for x[0] exactly 0, x[1]"
+    )
     assert head.endswith("more dimensions")
 
 

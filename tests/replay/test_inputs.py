@@ -117,6 +117,18 @@ def test_infinities_and_nan_do_not_spoil_the_spread() -> None:
     assert made.std() > 0.1
 
 
+def test_one_value_beside_nan_stays_that_value() -> None:
+    assert values(resized(torch.tensor([2.0, 2.0, NAN, NAN, NAN]), 6)) == {2.0}
+
+
+def test_a_bias_with_the_lowest_number_as_mask_stays_finite() -> None:
+    lowest = torch.finfo(torch.float32).min
+    made = resized(torch.tensor([0.5, -0.25, lowest, lowest, 0.0]), 40)
+    assert bool(made.isfinite().all())
+    assert lowest <= made.min()
+    assert made.max() <= 0.5
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_floats_keep_their_dtype_and_range(dtype: torch.dtype) -> None:
     example = torch.tensor([5.0, -2.0, 0.5, 3.0, 1.0]).to(dtype)

@@ -251,10 +251,20 @@ UNKNOWN = Outcome("unknown", text="who knows")
 )
 def test_verdict_without_a_difference(pooling: Finding, tried: list[Outcome], verdict: str, reason: str) -> None:
     bare = prove.replace(pooling, reason="", verdict="unconfirmed", counterexample=None)
-    found = prove._without_difference(bare, tried)
+    found = prove._without_difference(bare, tried, True)
     assert found.verdict == verdict
     assert found.reason.startswith(reason)
     assert found.counterexample is None
+
+
+def test_sizes_that_break_other_guards_too_show_nothing_inherent(pooling: Finding) -> None:
+    bare = prove.replace(pooling, reason="", verdict="unconfirmed", counterexample=None)
+    found = prove._without_difference(bare, [REJECTED, REJECTED], False)
+    assert found.verdict == "unconfirmed"
+    assert found.reason == (
+        "eager PyTorch rejects every size tried (RuntimeError: no), but each breaks another finding's guards too"
+    )
+    assert prove._without_difference(bare, [AGREES, REJECTED], False).verdict == "harmless"
 
 
 def test_an_error_of_the_try_itself_makes_one_finding_unconfirmed(monkeypatch: pytest.MonkeyPatch) -> None:

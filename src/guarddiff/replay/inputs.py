@@ -17,6 +17,10 @@ MOST_ELEMENTS = 2**26
 """No single input is made larger than this, whatever the declared range allows."""
 
 
+_FEW_KERNELS = (torch.uint16, torch.uint32, torch.uint64)
+"""dtypes that torch can hold and hardly compute with."""
+
+
 class TooLarge(ValueError):
     """An input would be larger than the budget; a smaller size must do."""
 
@@ -64,6 +68,8 @@ def resized(tensor: torch.Tensor, shape: Sequence[int], generator: torch.Generat
         total *= int(size)
     if total > MOST_ELEMENTS:
         raise TooLarge(f"an input of shape {tuple(shape)} has more than {MOST_ELEMENTS:,} elements")
+    if plain.dtype in _FEW_KERNELS:
+        return resized(plain.to(torch.int64), shape, generator).to(plain.dtype)
     if plain.numel() == 0:
         return _from_nothing(plain, shape, generator)
     if plain.is_complex():
@@ -88,7 +94,7 @@ def _from_nothing(plain: torch.Tensor, shape: Sequence[int], generator: torch.Ge
 
 
 def _floats(plain: torch.Tensor, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
-    work = plain if plain.dtype in (torch.float32, torch.float64) else plain.to(torch.float32)
+    work = plain.to(torch.float64)  # sums of the largest float32 overflow in float32
     finite = work[torch.isfinite(work)]
     if finite.numel() == 0:
         return _tiled(plain, shape)
@@ -103,7 +109,9 @@ def _floats(plain: torch.Tensor, shape: Sequence[int], generator: torch.Generato
 def _folded(drawn: torch.Tensor, lowest: torch.Tensor, highest: torch.Tensor) -> torch.Tensor:
     """Values outside the range reflected into it: unlike clamping, that makes no ties."""
     span = highest - lowest
-    return lowest + (span - ((drawn - lowest).remainder(2 * span) - span).abs())
+    if not span > 0:
+        return torch.full_like(drawn, float(lowest))
+    return (lowest + (span - ((drawn - lowest).remainder(2 * span) - span).abs())).clamp(lowest, highest)
 
 
 def _drawn(values: torch.Tensor, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:

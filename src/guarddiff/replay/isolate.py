@@ -97,7 +97,7 @@ class _Cutter:
         value = node.meta.get("val")
         if node.op == "get_attr":
             raise NotIsolable("it contains a graph of its own")
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor) and not self._is_constant(node):
             self._made[node] = self._tensor(node, value)
         elif node.op == "call_function" and not isinstance(value, (list, tuple)):
             for argument in node.all_input_nodes:
@@ -105,6 +105,15 @@ class _Cutter:
             self._made[node] = self._graph.node_copy(node, lambda n: self._made[n])
         else:
             raise NotIsolable(f"its argument {node.name} is no tensor or size")
+
+    def _is_constant(self, node: torch.fx.Node) -> bool:
+        """Whether it is computed from weights and constants alone, by nothing random."""
+        if node.op != "call_function" or "rand" in str(node.target) or not node.all_input_nodes:
+            return False
+        return all(
+            (argument.op == "placeholder" and argument.name not in self._user_inputs) or self._is_constant(argument)
+            for argument in node.all_input_nodes
+        )
 
     def _tensor(self, node: torch.fx.Node, value: torch.Tensor) -> torch.fx.Node:
         if node.op == "placeholder" and node.name not in self._user_inputs:

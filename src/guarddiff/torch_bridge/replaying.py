@@ -5,6 +5,7 @@ Each ``torch.onnx.export`` rebuilds the operator registry (about 0.5 s of the 0.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -44,7 +45,8 @@ def export_again(
     optimize: bool = True,
 ) -> Any:
     """An ONNXProgram of ``module``, made as the recorded export was. Raises what the exporter raises."""
-    with hooks.recording(_TableReuse(recording.decomposition_table)):
+    with hooks.recording(_TableReuse(recording.decomposition_table)), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         return probe.CORE_EXPORT.get()(
             module,
             args,
