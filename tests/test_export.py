@@ -908,15 +908,6 @@ def test_torchs_own_words_are_the_same(capsys: pytest.CaptureFixture[str]) -> No
     assert guarded == plain
 
 
-def test_torchs_warnings_point_at_the_callers_line() -> None:
-    model = nn.Dropout().train()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        guarddiff.export(model, (LINE,), **TRAINING)
-    (warned,) = [w for w in caught if "in training mode" in str(w.message)]
-    assert (warned.filename, warned.lineno) == (__file__, line_of("guarddiff.export(model, (LINE,), **TRAINING)"))
-
-
 TRAINING: dict[str, Any] = {"verbose": False}
 
 

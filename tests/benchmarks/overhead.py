@@ -1,4 +1,4 @@
-"""What guarddiff adds to an export: time and peak memory against plain ``torch.onnx.export``, and the cost of a verdict.
+"""What guarddiff adds to an export: time and peak memory against plain ``torch.onnx.export``; what a verdict costs.
 
     python tests/benchmarks/overhead.py [--pairs 5] [--only resnet18 vgg11]
 
@@ -203,7 +203,8 @@ def measure(name: str, pairs: int) -> None:
     peaks = [g["peak"] / p["peak"] for p, g in rows]
     spent = statistics.median(g["finding"] for _, g in rows)
     print(
-        f"{name:14} {rows[0][1]['parameters'] / 1e6:7.1f} M  plain {statistics.median(p['seconds'] for p, _ in rows):6.2f} s"
+        f"{name:14} {rows[0][1]['parameters'] / 1e6:7.1f} M"
+        f"  plain {statistics.median(p['seconds'] for p, _ in rows):6.2f} s"
         f"  time ratio {statistics.median(times):.3f} ({min(times):.3f}–{max(times):.3f})"
         f"  peak ratio {statistics.median(peaks):.3f} ({min(peaks):.3f}–{max(peaks):.3f})"
         f"  finding and proving {spent:.3f} s  confirmed {rows[0][1]['confirmed']:.0f}",

@@ -10,7 +10,7 @@ from guarddiff.core import domain
 from guarddiff.core.dims import Dimension
 from guarddiff.core.domain import SizeRange
 from guarddiff.core.finding import Finding
-from guarddiff.replay.ties import mended, ties_of
+from guarddiff.replay.ties import apart, mended, ties_of
 
 Point = dict[str, int]
 """Dimension variable to size."""
@@ -48,8 +48,26 @@ def breaking(
                 break
         if sum(1 for row in breaks if row[0] == 0) >= 2 * limit + len(variables):
             break
+    if not any(also == 0 for also, *_ in breaks):
+        breaks += [(0, -1, point) for point in _apart(finding, others, variables, declared, example)]
     chosen = [point for *_, point in sorted(breaks, key=lambda row: row[:2])]
     return _spread(chosen, variables, example, limit)
+
+
+def _apart(
+    finding: Finding,
+    others: Sequence[Finding],
+    variables: Sequence[str],
+    declared: Mapping[str, SizeRange],
+    example: Mapping[str, int],
+) -> list[Point]:
+    """Points that break the finding's guards and no other's, found by solving for one dimension at a time."""
+    kept = [guard for other in others for guard in other.guards]
+    found = []
+    for v in variables:
+        size = apart(example, v, finding.guards, kept, declared.get(v, SizeRange()))
+        found += [{**example, v: size}] if size is not None else []
+    return found
 
 
 def keeps_others(point: Point, finding: Finding, findings: Sequence[Finding]) -> bool:

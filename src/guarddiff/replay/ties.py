@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -64,3 +65,41 @@ def _solved(point: Mapping[str, int], tie: str, variable: str, sizes: SizeRange)
     value, valid = domain.parse(tie).evaluate({**point, variable: candidates})
     good = candidates[np.broadcast_to(np.asarray(value, dtype=bool) & valid, candidates.shape)]
     return int(good[np.argmin(np.abs(good - point[variable]))]) if good.size else None
+
+
+def apart(
+    point: Mapping[str, int], variable: str, own: Sequence[str], others: Sequence[str], sizes: SizeRange
+) -> int | None:
+    """The size of ``variable`` nearest to twice its present one that breaks one of ``own`` and keeps all ``others``.
+
+    None where there is none up to some times the largest number that the guards name.
+    """
+    numbers = [n for text in (*own, *others) for n in _constants(text)]
+    top = min(_LARGEST, 4 * max([*point.values(), *numbers]) + 8)
+    candidates = np.arange(max(1, sizes.lower), (top if sizes.upper is None else min(top, sizes.upper)) + 1)
+    if not candidates.size:
+        return None
+    at = {**point, variable: candidates}
+    broken = np.zeros(candidates.shape, dtype=bool)
+    for text in own:
+        broken |= _where(text, at, False, candidates.shape)
+    for text in others:
+        broken &= ~_where(text, at, False, candidates.shape)
+    good = candidates[broken]
+    return int(good[np.argmin(np.abs(good - 2 * point[variable]))]) if good.size else None
+
+
+def _where(text: str, sizes: Mapping[str, Any], wanted: bool, shape: tuple[int, ...]) -> Any:
+    """Where the guard is known to be ``wanted``; nowhere when it can't be evaluated."""
+    try:
+        value, valid = domain.parse(text).evaluate(sizes)
+    except (domain.GuardTextError, KeyError):
+        return np.zeros(shape, dtype=bool)
+    return np.broadcast_to((np.asarray(value, dtype=bool) == wanted) & valid, shape)
+
+
+def _constants(text: str) -> list[int]:
+    try:
+        return [int(n) for n in domain.parse(text).constants if 0 < n < _LARGEST]
+    except domain.GuardTextError:
+        return []
