@@ -1020,3 +1020,20 @@ def test_state_is_as_it_was(raises: bool) -> None:
     assert set(model.__dict__) == attributes
     assert all(parameter.requires_grad and parameter.grad is None for parameter in model.parameters())
     assert torch.equal(x, IMAGE)
+
+
+class BranchThenGather(nn.Module):
+    def forward(self, x: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        y = x * 2 if x.shape[1] > 4 else x + 1
+        return y.gather(1, positions)
+
+
+def test_positions_that_do_not_fit_smaller_sizes_hide_no_fault() -> None:
+    example = (torch.randn(2, 6), torch.tensor([[5, 1], [4, 0]]))
+    report = guarddiff.check(
+        BranchThenGather(), example, dynamic_shapes=({1: "t"}, {}), verbose=False, on_finding="ignore"
+    )
+    (finding,) = report.findings
+    assert (finding.verdict, finding.op) == ("confirmed", "if")
+    assert finding.counterexample is not None
+    assert finding.counterexample.sizes == {"x": (2, 4), "positions": (2, 2)}

@@ -44,18 +44,35 @@ class Example:
             if name is not None and isinstance(leaf, torch.Tensor)
         }
 
-    def at(self, shapes: dict[str, tuple[int, ...]], seed: int = 0) -> list[Any]:
-        """Leaves at these shapes. Raises TooLarge."""
+    @property
+    def has_integers(self) -> bool:
+        """Whether an ONNX input holds whole numbers, which may be positions or lengths."""
+        return any(n is not None and _is_integer(leaf) for n, leaf in zip(self.names, self.leaves))
+
+    def at(self, shapes: dict[str, tuple[int, ...]], seed: int = 0, smallest: bool = False) -> list[Any]:
+        """Leaves at these shapes; ``smallest`` makes every whole number the example's smallest one, so that positions
+        and lengths fit into smaller sizes. Raises TooLarge."""
         generator = torch.Generator().manual_seed(seed)
-        return [
-            resized(leaf, shapes[name], generator) if name in shapes and isinstance(leaf, torch.Tensor) else leaf
-            for name, leaf in zip(self.names, self.leaves)
-        ]
+        found = []
+        for name, leaf in zip(self.names, self.leaves):
+            if name in shapes and isinstance(leaf, torch.Tensor):
+                made = resized(leaf, shapes[name], generator)
+                low = smallest and leaf.numel() and _is_integer(leaf)
+                found.append(torch.full_like(made, int(leaf.min())) if low else made)
+            else:
+                found.append(leaf)
+        return found
 
     def call(self, leaves: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """(args, kwargs) holding these leaves."""
         args, kwargs = self.unflatten(list(leaves), self.spec)
         return tuple(args), dict(kwargs)
+
+
+def _is_integer(leaf: Any) -> bool:
+    if not isinstance(leaf, torch.Tensor) or leaf.dtype in (torch.bool, *_FEW_KERNELS):
+        return False
+    return not (leaf.is_floating_point() or leaf.is_complex())
 
 
 def resized(tensor: torch.Tensor, shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:

@@ -28,6 +28,20 @@ class Observer(Protocol):
     def failed(self, part: str, error: BaseException) -> None: ...
 
 
+class Bystander:
+    """An observer that lets everything pass; others change what they need."""
+
+    def guard(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        del args, kwargs
+
+    def failed(self, part: str, error: BaseException) -> None:
+        del part, error
+
+    def around(self, name: PrivateName, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        del name, args, kwargs
+        return call()
+
+
 _local = threading.local()
 _lock = threading.Lock()
 _installed: list[_Wrap] = []

@@ -17,17 +17,11 @@ from guarddiff.torch_bridge.probe import PrivateName
 from guarddiff.torch_bridge.record import Recording
 
 
-class _TableReuse:
+class _TableReuse(hooks.Bystander):
     """Hands out a decomposition table instead of building it anew."""
 
     def __init__(self, table: dict[Any, Any] | None) -> None:
         self._table = table
-
-    def guard(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        del args, kwargs
-
-    def failed(self, part: str, error: BaseException) -> None:
-        del part, error
 
     def around(self, name: PrivateName, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         del args, kwargs

@@ -6,20 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from guarddiff.torch_bridge import probe
+from guarddiff.torch_bridge.hooks import Bystander
 from guarddiff.torch_bridge.probe import PrivateName
 
 
-class Watcher:
+class Watcher(Bystander):
     """An observer for ``hooks.recording``; ``guarded`` runs one export with a recording of its own."""
 
     def __init__(self, guarded: Callable[[Callable[[], Any]], Any]) -> None:
         self._guarded = guarded
-
-    def guard(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        del args, kwargs
-
-    def failed(self, part: str, error: BaseException) -> None:
-        del part, error
 
     def around(self, name: PrivateName, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if name is not probe.EXPORT_COMPAT:
