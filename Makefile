@@ -8,6 +8,7 @@ TORCH ?= 2.13.0
 TORCH_ARGS ?=
 PYTEST_ARGS ?=
 DEMO_OUT ?= guarddiff-demo
+WORKERS ?= 2
 
 VENV ?= .venv
 PY := $(VENV)/bin/python
@@ -55,7 +56,7 @@ demo: $(STAMP)
 	$(PY) -m guarddiff.demo --out $(DEMO_OUT)
 
 test: $(STAMP)
-	$(PY) -m pytest --cov --cov-report=term $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest --cov --cov-report=term -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 test-214: $(STAMP_214)
 	$(PY_214) -m pytest -m torch214 $(PYTEST_ARGS)
