@@ -147,3 +147,13 @@ def test_members_of_reports_and_findings() -> None:
     } <= set(fields)
     assert callable(guarddiff.Finding.admits)
     assert {"sizes", "expected", "got", "kind"} <= set(inspect.signature(guarddiff.Counterexample).parameters)
+
+
+@pytest.mark.parametrize("first", ["last_report", "check", "watch", "export"])
+def test_export_is_the_function_whatever_is_used_first(first: str) -> None:
+    code = (
+        f"import guarddiff; guarddiff.{first}; from guarddiff import export; "
+        "print(callable(export), callable(guarddiff.export))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True"]

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from guarddiff.api import check, export, last_report, report_of, watch
     from guarddiff.core.errors import (
         GuarddiffError,
         ReportFileError,
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
         SpecializationWarning,
     )
     from guarddiff.core.finding import Counterexample, Finding
-    from guarddiff.export import check, export, last_report, report_of, watch
     from guarddiff.report import Report, load_report
 
 __version__ = "0.1.0"
@@ -32,11 +32,11 @@ _PLACES = {
     "Finding": "guarddiff.core.finding",
     "Report": "guarddiff.report",
     "load_report": "guarddiff.report",
-    "check": "guarddiff.export",
-    "export": "guarddiff.export",
-    "last_report": "guarddiff.export",
-    "report_of": "guarddiff.export",
-    "watch": "guarddiff.export",
+    "check": "guarddiff.api",
+    "export": "guarddiff.api",
+    "last_report": "guarddiff.api",
+    "report_of": "guarddiff.api",
+    "watch": "guarddiff.api",
 }
 
 __all__ = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 import threading
 import weakref
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from guarddiff.analysis import attribute, constants, notes
 from guarddiff.core.errors import ReportWriteError, SpecializationError
 from guarddiff.core.evidence import Evidence
 from guarddiff.core.finding import Finding
+from guarddiff.core.log import say
+from guarddiff.core.privacy import scrub
 from guarddiff.core.report import Missing, overall
 from guarddiff.options import Options
 from guarddiff.replay import prove, search
@@ -26,10 +29,8 @@ from guarddiff.torch_bridge import evidence as evidence_of
 from guarddiff.torch_bridge import hooks, onnx_nodes, probe, replaying
 from guarddiff.torch_bridge.record import Recording
 
-logger = logging.getLogger("guarddiff")
-logger.addHandler(logging.NullHandler())
-
 _Part = TypeVar("_Part")
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _reports: weakref.WeakKeyDictionary[Any, Report] = weakref.WeakKeyDictionary()
 _last = threading.local()
 
@@ -143,11 +144,22 @@ class Pipeline:
         if prover is None:
             why = "a program that was exported before has no example inputs to run"
             return [dataclasses.replace(f, reason=_join(f.reason, why)) for f in found.findings]
-        proved = prover.prove(found.findings)
+        proved = [self._specialized_before(finding) for finding in prover.prove(found.findings)]
         if full and self.recording.program is not None:
-            outcome = search.search(prover, proved, found.small, self._unoptimized)
+            kept = search.Found(proved)
+            outcome = self._guarded(
+                "runs at further sizes", lambda: search.search(prover, proved, found.small, self._unoptimized), kept
+            )
             proved, self._missing = outcome.findings, [*self._missing, *outcome.missing]
         return proved
+
+    def _specialized_before(self, finding: Finding) -> Finding:
+        """A program that was specialized when it was made can't be the reference for what was lost then."""
+        is_program = isinstance(self.recording.model, torch.export.ExportedProgram)
+        if not is_program or finding.stage != "capture" or finding.verdict not in ("inherent", "harmless"):
+            return finding
+        why = "the program was specialized before it came here, and the module it was made from is not at hand"
+        return dataclasses.replace(finding, verdict="unconfirmed", reason=why)
 
     def _prover(self, evidence: Evidence, inputs: evidence_of.Inputs) -> prove.Prover | None:
         recording = self.recording
@@ -158,6 +170,7 @@ class Pipeline:
             program=recording.program,
             captured=recording.captured,
             decomposed=recording.decomposed,
+            mutated=evidence_of.mutated_parameters(recording),
             size_text=inputs.namer.size,
             export_operator=lambda module, args, shapes: replaying.export_again(
                 recording, module, args, dynamic_shapes=shapes, optimize=recording.optimize
@@ -186,8 +199,8 @@ class Pipeline:
         try:
             report.paths = report.write(self.options.report_to)
         except ReportWriteError as error:
-            logger.error("%s", error)
-            self._missing.append(Missing("the written report", str(error)))
+            say(logging.ERROR, str(error))
+            self._missing.append(Missing("the written report", scrub(str(error))))
         except Exception as error:
             self.recording.failed("the written report", error)
 
@@ -207,7 +220,10 @@ def _example(recording: Recording, inputs: evidence_of.Inputs) -> Example | None
 
 
 def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error)[:2000]}"
+    words = _ANSI.sub("", str(error))
+    if len(words) > 2000:  # torch tells the cause last
+        words = f"{words[:400]}\n…\n{words[-1600:]}"
+    return scrub(f"{type(error).__name__}: {words}")
 
 
 def _join(first: str, second: str) -> str:

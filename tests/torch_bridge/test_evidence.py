@@ -55,7 +55,7 @@ def guards(found: Snapshot) -> list[tuple[str, str]]:
 
 
 def test_unnamed_dimensions_are_called_by_their_place() -> None:
-    dim = Dimension("x", 2, "x[2]", "x[2]", 6, Declared(ANY, "Dim.AUTO"))
+    dim = Dimension("x", 2, "x[2]", "x[2]", 6, Declared(ANY, "Dim.AUTO"), parameter="x")
     spec = exported("pool").evidence.inputs[0]
     assert isinstance(spec, InputSpec)
     assert spec.dims[2] == dim

@@ -326,7 +326,7 @@ def _avoid_it(finding: Finding) -> str:
     if finding.stage == "optimize":
         return f"{_keep(finding)}export again with optimize=False and compare."
     if finding.stage == "run":
-        return f"{_keep(finding)}try another version of ONNX Runtime: the fault is not in the export."
+        return f"{_keep(finding)}export with dynamo=True, where guards tell which line fixes the size."
     if finding.origin.branch:
         line = "this line" if finding.origin.source else "the model"
         return (

@@ -13,6 +13,7 @@ import torch
 from guarddiff.core.dims import Dimension
 from guarddiff.core.domain import SizeRange
 from guarddiff.core.finding import Counterexample, Finding, Verdict
+from guarddiff.core.log import say
 from guarddiff.replay import isolate, sizes
 from guarddiff.replay.inputs import Example
 from guarddiff.replay.run import Eager, Outcome, Pair, Session, Unavailable
@@ -22,6 +23,7 @@ logger = logging.getLogger("guarddiff")
 
 ENOUGH = 3
 """Sizes that break a guard and agree, before it is called harmless."""
+_VALUE_CHECKED = ("embedding", "index", "gather", "scatter", "take", "one_hot", "bincount", "_assert")
 SECONDS = 120.0
 """Budget of one export's replay; what has not been tried by then stays unconfirmed."""
 
@@ -34,6 +36,7 @@ class Tools:
         program: The ONNXProgram; None when the export raised.
         captured: The captured program, from which operators are taken.
         decomposed: The program after decomposition; None when the export raised before.
+        mutated: Parameters that the model's forward changes.
         size_text: A symbolic size → int or text over dimension variables.
         export_operator: (module, args, dynamic_shapes) → ONNXProgram of one operator.
         fake_accepts: (module, call) → whether it accepts the inputs; None when it can't be told.
@@ -47,6 +50,7 @@ class Tools:
     export_operator: Callable[[Any, tuple[Any, ...], Any], Any]
     fake_accepts: Callable[[Any, Callable[[Any], Any]], bool | None]
     flatten: Callable[[Any], Sequence[Any]]
+    mutated: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -64,21 +68,27 @@ class Prover:
     _baseline: Outcome | None = None
 
     def __post_init__(self) -> None:
-        self.eager = Eager(self.model, self.tools.flatten)
+        self.eager = Eager(self.model, self.tools.flatten, self.tools.mutated)
         self.pair = Pair(self.eager, lambda: Session(self.tools.program), self.example)
 
     def prove(self, findings: Sequence[Finding]) -> list[Finding]:
         """The findings with verdict, reason and counterexample."""
-        proved = []
-        for finding in findings:
-            try:
-                proved.append(self._isolated(finding, findings) or self._whole(finding, findings))
-            except Unavailable as error:
-                proved.append(_verdict(finding, "unconfirmed", str(error)))
-            except Exception as error:
-                logger.error("guarddiff could not try a finding", exc_info=error)
-                proved.append(_verdict(finding, "unconfirmed", f"the try itself failed ({_name(error)})"))
+        proved = list(findings)
+        for alone in (True, False):  # operators by themselves first: what is proved there is not laid at another's door
+            for index, finding in enumerate(findings):
+                if proved[index].verdict != "confirmed":
+                    others = [other for place, other in enumerate(proved) if place != index]
+                    proved[index] = self._tried(finding, others, alone) or proved[index]
         return proved
+
+    def _tried(self, finding: Finding, others: Sequence[Finding], alone: bool) -> Finding | None:
+        try:
+            return self._isolated(finding, others) if alone else self._whole(finding, others)
+        except Unavailable as error:
+            return _verdict(finding, "unconfirmed", str(error))
+        except Exception as error:
+            say(logging.ERROR, "guarddiff could not try a finding", error)
+            return _verdict(finding, "unconfirmed", f"the try itself failed ({_name(error)})")
 
     def shapes(self, point: Point) -> dict[str, tuple[int, ...]]:
         """Shapes of the model's inputs at a point."""
@@ -152,7 +162,7 @@ class Prover:
         except Exception as error:
             logger.debug("a fake run could not tell", exc_info=error)
             answer = None
-        if answer:
+        if answer and not _checks_values(self.tools.captured):
             return True
         try:
             self.eager.run(self.example, self.example.at(shapes))
@@ -172,7 +182,12 @@ class Prover:
             return _verdict(finding, "unconfirmed", at_example(base))
         tried: list[Outcome] = []
         for point in points:
+            apart = sizes.keeps_others(point, finding, findings)
+            if not apart and any(done.state == "agrees" for done in tried):
+                break  # where this finding's guards alone were broken, the results agreed
             outcome = self.attempt(point)
+            if outcome.state == "differs" and not apart and _proved_there(findings, self.shapes(point)):
+                outcome = Outcome("unknown", text="every size that breaks it breaks a confirmed finding's guards too")
             tried.append(outcome)
             if outcome.state == "differs" and outcome.difference is not None:
                 found = outcome.difference
@@ -211,6 +226,12 @@ class _Operator:
     def attempt(self, point: Point) -> Outcome:
         names = [name for name in self._example.names if name is not None]
         return self._pair.attempt(dict(zip(names, self.shapes(point))))
+
+
+def _checks_values(program: Any) -> bool:
+    """Whether eager may reject sizes because of values, which a fake run can't see: a position outside a table."""
+    nodes = program.graph.nodes if program is not None else ()
+    return any(word in str(n.target) for n in nodes if n.op == "call_function" for word in _VALUE_CHECKED)
 
 
 def _starting(spec: isolate.CutInput, point: Point, named: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -252,6 +273,11 @@ def _without_difference(finding: Finding, tried: Sequence[Outcome], apart: bool)
     return _verdict(
         finding, "inherent", f"eager PyTorch rejects every such size too ({len(rejected)} tried: {rejected[0].text})"
     )
+
+
+def _proved_there(findings: Sequence[Finding], shapes: dict[str, tuple[int, ...]]) -> bool:
+    """Whether a finding that is confirmed already excludes these shapes: the difference may be its doing."""
+    return any(f.verdict == "confirmed" and f.admits(shapes) is False for f in findings)
 
 
 def _verdict(finding: Finding, verdict: Verdict, reason: str) -> Finding:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import os
 import random
+import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from guarddiff.core.privacy import scrub
 from guarddiff.replay import compare
 from guarddiff.replay.compare import Difference, Result
 from guarddiff.replay.inputs import Example, TooLarge
@@ -44,22 +47,31 @@ class Eager:
     A forward that changes buffers or attributes (caches, counters) so leaves the user's module as it was.
     """
 
-    def __init__(self, module: Any, flatten: Callable[[Any], Sequence[Any]]) -> None:
+    def __init__(
+        self, module: Any, flatten: Callable[[Any], Sequence[Any]], mutated: Container[str] = frozenset()
+    ) -> None:
         self._module = module
         self._flatten = flatten
+        self._mutated = mutated
 
     def run(self, example: Example, leaves: Sequence[Any], seed: int = 0) -> list[Result]:
         """Results at these inputs. Raises what the module raises; Unavailable when it can't be copied."""
         module = self.copied()
         args, kwargs = example.call([x.clone() if isinstance(x, torch.Tensor) else copy.copy(x) for x in leaves])
         with undisturbed(seed):
-            return compare.results(self._flatten(module(*args, **kwargs)))
+            try:
+                output = module(*args, **kwargs)
+            except (Exception, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # SystemExit: plain torch would not have run the model here
+                raise RuntimeError(f"the module raised {type(error).__name__}") from error
+        return compare.results(self._flatten(output))
 
     def copied(self) -> Any:
-        """The copy; parameters are shared."""
+        """The copy; parameters are shared, except those that forward changes."""
         if not isinstance(self._module, torch.nn.Module):
             return self._module
-        shared: dict[int, Any] = {id(p): p for p in self._module.parameters()}
+        shared: dict[int, Any] = {id(p): p for name, p in self._module.named_parameters() if name not in self._mutated}
         for module in self._module.modules():  # computed weights, as weight_norm keeps them, can't be deep-copied
             computed = [v for v in vars(module).values() if isinstance(v, torch.Tensor) and not v.is_leaf]
             shared.update((id(value), value.detach().clone()) for value in computed)
@@ -93,6 +105,8 @@ class Session:
 
         try:
             program.initialize_inference_session(start)
+        except Exception as error:
+            raise Unavailable(f"ONNX Runtime can't load the model ({_line(error)})") from error
         finally:
             program.release()
         return opened[-1]
@@ -232,5 +246,19 @@ class Pair:
 
 
 def _line(error: BaseException, length: int = 240) -> str:
-    text = f"{type(error).__name__}: {error}".split("\n", 1)[0].strip()
+    raised = _raised_by_user(error)
+    text = f"{type(error).__name__}: {raised or error}".split("\n", 1)[0].strip()
+    text = scrub(text)
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _raised_by_user(error: BaseException) -> str | None:
+    """Where code outside torch raised it by itself: its words may hold anything, values included, so that only the
+    place is told. None for what torch raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or not (frames[-1].line or "").lstrip().startswith(("raise", "assert")):
+        return None
+    last = frames[-1]
+    if last.filename.startswith(os.path.dirname(torch.__file__)):
+        return None
+    return f"raised at {os.path.basename(last.filename)}:{last.lineno}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -82,14 +83,23 @@ def example_parts(
     return tuple(leaves), tuple(names), tree, _pytree.tree_unflatten
 
 
+def mutated_parameters(recording: Recording) -> frozenset[str]:
+    """Names of parameters that the model's own forward changes: a replay must not share them."""
+    if recording.decomposed is None:
+        return frozenset()
+    specs = recording.decomposed.graph_signature.output_specs
+    return frozenset(str(spec.target) for spec in specs if spec.kind.name == "PARAMETER_MUTATION")
+
+
 def declared_leaves(recording: Recording) -> list[Leaf]:
     """The leaves of the example inputs with what the user asked for each axis."""
     asked = recording.asked
     arguments = intent.bind(recording.model, recording.args, recording.kwargs)
     leaves = intent.leaves_of(arguments)
-    unread = intent.declare(
-        leaves, arguments, asked.get("dynamic_shapes"), asked.get("dynamic_axes"), asked.get("input_names")
-    )
+    shapes = asked.get("dynamic_shapes")
+    if shapes is not None and hasattr(shapes, "dynamic_shapes"):  # torch.export.ShapesCollection, AdditionalInputs
+        shapes = shapes.dynamic_shapes(recording.model, recording.args, recording.kwargs)
+    unread = intent.declare(leaves, arguments, shapes, asked.get("dynamic_axes"), asked.get("input_names"))
     for part in unread:
         recording.failed("the user's declarations", TypeError(part))
     return leaves
@@ -105,12 +115,13 @@ def _inputs(recording: Recording) -> Inputs:
     fixed_numbers = shape_env.constants(recording.env) if recording.env is not None else set()
     inputs = Inputs(leaves, placeholders, shape_env.Namer(names, variables, fixed_numbers))
     taken = _names(placeholders)
+    stems = _stems(placeholders, taken)
     for placeholder in placeholders:
         if placeholder.onnx is None or not isinstance(placeholder.value, torch.Tensor):
             continue
         dims = []
         for axis, size in enumerate(placeholder.value.shape):
-            dim = _dimension(placeholder, axis, size, taken)
+            dim = _dimension(placeholder, axis, size, taken, stems[placeholder.onnx])
             if dim is None:
                 continue
             dims.append(dim)
@@ -199,16 +210,32 @@ def _names(placeholders: list[Placeholder]) -> dict[str, int | None]:
 
 
 def _is_variable(name: str) -> bool:
-    return name.isidentifier() and not keyword.iskeyword(name) and name not in _RESERVED
+    plain = unicodedata.normalize("NFKC", name) == name  # Python's parser changes other identifiers
+    return plain and name.isidentifier() and not keyword.iskeyword(name) and name not in _RESERVED
 
 
-def _dimension(placeholder: Placeholder, axis: int, size: Any, taken: dict[str, int | None]) -> Dimension | None:
+def _stems(placeholders: list[Placeholder], taken: Container[str]) -> dict[str, str]:
+    """ONNX input name → the identifier that stands for it in ``x[2]``: the name itself where it is one, never the same
+    for two inputs, never a dimension's name."""
+    found: dict[str, str] = {}
+    names = [p.onnx for p in placeholders if p.onnx is not None]
+    for name in sorted(names, key=lambda name: not _is_variable(name)):
+        stem = name if _is_variable(name) else "_" + re.sub(r"\W", "_", name)
+        number = 2
+        while stem in found.values() or (stem in taken and stem != name):
+            stem, number = f"{stem}_{number}", number + 1
+        found[name] = stem
+    return found
+
+
+def _dimension(
+    placeholder: Placeholder, axis: int, size: Any, taken: dict[str, int | None], stem: str
+) -> Dimension | None:
     """The dimension, or None for one that is static and was meant to be."""
     asked = _axis_intent(placeholder, axis)
     if asked is None and isinstance(size, int):
         return None
     onnx = placeholder.onnx or placeholder.name
-    stem = onnx if _is_variable(onnx) else "_" + re.sub(r"\W", "_", onnx)
     place = f"{stem}[{axis}]"
     name = place
     derived = asked is not None and asked.root is not None

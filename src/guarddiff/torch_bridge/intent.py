@@ -122,7 +122,7 @@ def _read_axes(leaves: list[Leaf], dynamic_axes: Mapping[str, Any], input_names:
 
 
 def _read_shapes(leaves: list[Leaf], arguments: Mapping[str, Any], shapes: Any, unread: list[str]) -> None:
-    if hasattr(shapes, "dynamic_shapes") and not isinstance(shapes, (Mapping, Sequence)):
+    if not isinstance(shapes, (Mapping, Sequence)):
         unread.append(f"dynamic_shapes of type {type(shapes).__name__}")
         return
     by_value = {leaf.index: leaf for leaf in leaves}

@@ -9,12 +9,12 @@ from typing import Any
 
 import sympy
 
+from guarddiff.core.log import say
+from guarddiff.core.privacy import scrub
 from guarddiff.core.report import Missing
 from guarddiff.core.stage import Stage
 from guarddiff.torch_bridge import origin, probe, shape_env
 from guarddiff.torch_bridge.probe import PrivateName
-
-logger = logging.getLogger("guarddiff")
 
 
 @dataclass
@@ -66,8 +66,8 @@ class Recording:
 
     def failed(self, part: str, error: BaseException) -> None:
         """Keep an error of ours: logged with its traceback, told in the report, never raised."""
-        logger.error("guarddiff could not read %s", part, exc_info=error)
-        entry = Missing(part, f"{type(error).__name__}: {str(error)[:300]}")
+        say(logging.ERROR, f"guarddiff could not read {part}", error)
+        entry = Missing(part, scrub(f"{type(error).__name__}: {str(error)[:300]}"))
         if entry not in self.missing:
             self.missing.append(entry)
 

@@ -64,7 +64,9 @@ def fake_accepts(module: Any, call: Callable[[Any], Any]) -> bool | None:
     except (RuntimeError, ValueError, IndexError, AssertionError) as error:
         unsure = type(error).__module__.startswith("torch._subclasses") or isinstance(error, NotImplementedError)
         return None if unsure else False
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return None
     return True
 

@@ -27,6 +27,9 @@ def of_program(program: Any) -> Any:
     Raises what torch raises when its private names have changed.
     """
     values = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
+    own = next((value.fake_mode for value in values if hasattr(value, "fake_mode")), None)
+    if own is not None:  # detect_fake_mode minds a mode of the user's that is on as well
+        return own.shape_env
     mode = probe.DETECT_FAKE_MODE.get()(values)
     return getattr(mode, "shape_env", None)
 

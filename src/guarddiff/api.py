@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 import threading
 import warnings
@@ -13,8 +14,9 @@ import torch
 
 from guarddiff import legacy
 from guarddiff.core.errors import SpecializationError, SpecializationWarning
+from guarddiff.core.log import say
 from guarddiff.options import OnFinding, Options, Replay, ReportTo
-from guarddiff.pipeline import Pipeline, last_report, logger, report_of
+from guarddiff.pipeline import Pipeline, last_report, report_of
 from guarddiff.report import Report
 from guarddiff.torch_bridge import hooks, watching
 
@@ -117,7 +119,7 @@ def _run(pipeline: Pipeline, call: Callable[[], Any]) -> tuple[Any, Report]:
     _tell(report)
     if pipeline.options.on_finding == "warn":
         for text in pipeline.texts():
-            logger.warning("%s", text)
+            say(logging.WARNING, text)
             _warn(text)
     return program, report
 

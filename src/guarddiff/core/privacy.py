@@ -1,0 +1,23 @@
+"""What may go into a report: no home folder, no user name, no value of the environment."""
+
+from __future__ import annotations
+
+import os
+import re
+
+_HOMES = re.compile(r"(/home|/Users|[A-Za-z]:\\Users)[/\\][^/\\\s'\"]+")
+_SHORTEST = 8
+"""Shorter values of the environment are words that any text may hold."""
+
+
+def scrub(text: str) -> str:
+    """The text with home folders as ``~`` and values of environment variables as ``…``."""
+    home = os.path.expanduser("~").rstrip(os.sep)
+    if len(home) > 1:
+        text = text.replace(home, "~")
+    text = _HOMES.sub("~", text)
+    secrets = sorted((v for v in os.environ.values() if len(v) >= _SHORTEST and os.sep not in v), key=len, reverse=True)
+    for value in secrets:
+        if value in text:
+            text = text.replace(value, "…")
+    return text
