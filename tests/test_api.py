@@ -278,7 +278,7 @@ def test_specialized(name: str, found: Found) -> None:
     assert [str(dim.declared) for dim in finding.dims] == ["any size"] * len(sizes)
     assert finding.origin.source is not None
     assert finding.origin.source.text == line
-    assert finding.origin.source.file.endswith("test_export.py")
+    assert finding.origin.source.file.endswith("test_api.py")
     assert finding.origin.source.function == "forward"
     assert proof is not None
     assert (proof.kind, proof.scope) == (kind, scope)
@@ -292,7 +292,7 @@ def test_one_warning_that_names_place_sizes_and_proof(name: str, found: Found) -
     assert warned == text.warning_text(finding)
     assert len(warned.splitlines()) <= 10
     assert finding.origin.source is not None
-    assert f"test_export.py:{finding.origin.source.line}" in warned
+    assert f"test_api.py:{finding.origin.source.line}" in warned
     assert all(dim.place in warned for dim in finding.dims)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -155,5 +156,11 @@ def test_export_is_the_function_whatever_is_used_first(first: str) -> None:
         f"import guarddiff; guarddiff.{first}; from guarddiff import export; "
         "print(callable(export), callable(guarddiff.export))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+    )
     assert done.stdout.split() == ["True", "True"]

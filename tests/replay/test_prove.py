@@ -217,7 +217,7 @@ def test_unconfirmed_where_the_module_cannot_be_copied() -> None:
 
     finding = only(check(Stubborn(pooled), (IMAGE,), HEIGHT_WIDTH))
     assert finding.verdict == "unconfirmed"
-    assert "the module can't be copied, so it was not run (RuntimeError: not me)" in finding.reason
+    assert "the module can't be copied, so it was not run (RuntimeError: raised at test_prove.py:216)" in finding.reason
 
 
 def test_unconfirmed_where_the_time_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:

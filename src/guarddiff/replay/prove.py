@@ -23,7 +23,7 @@ logger = logging.getLogger("guarddiff")
 
 ENOUGH = 3
 """Sizes that break a guard and agree, before it is called harmless."""
-_VALUE_CHECKED = ("embedding", "index", "gather", "scatter", "take", "one_hot", "bincount", "_assert")
+_VALUE_CHECKED = ("embedding", "index", "gather", "scatter", "take", "one_hot", "bincount")
 SECONDS = 120.0
 """Budget of one export's replay; what has not been tried by then stays unconfirmed."""
 

@@ -20,6 +20,8 @@ from guarddiff.replay import compare
 from guarddiff.replay.compare import Difference, Result
 from guarddiff.replay.inputs import Example, TooLarge
 
+_MOST_BYTES = 1_500_000_000
+
 
 class Unavailable(Exception):
     """Something that a run needs is not there; the message says what."""
@@ -104,17 +106,30 @@ class Session:
             return opened[-1]
 
         try:
-            program.initialize_inference_session(start)
+            if _fits_memory(program):
+                start(program.model_proto.SerializeToString())
+                return opened[-1]
+            try:
+                program.initialize_inference_session(start)
+            finally:
+                program.release()  # collects garbage, which takes longer than a small session
         except Exception as error:
             raise Unavailable(f"ONNX Runtime can't load the model ({_line(error)})") from error
-        finally:
-            program.release()
         return opened[-1]
 
     def run(self, feeds: dict[str, Any]) -> list[Any]:
         """Outputs in order. Raises what ONNX Runtime raises."""
         outputs: list[Any] = self._session.run(None, {name: feeds[name] for name in self.names})
         return outputs
+
+
+def _fits_memory(program: Any) -> bool:
+    """Whether the model can be handed over as bytes: protobuf takes 2 GB at most, the rest goes through a file."""
+    model = getattr(program, "model", None)
+    if model is None:
+        return False
+    tensors = [value.const_value for value in model.graph.initializers.values()]
+    return sum(tensor.nbytes for tensor in tensors if tensor is not None) < _MOST_BYTES
 
 
 def feeds(example: Example, leaves: Sequence[Any]) -> dict[str, Any]:

@@ -5,8 +5,10 @@ Each ``torch.onnx.export`` rebuilds the operator registry (about 0.5 s of the 0.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -39,7 +41,7 @@ def export_again(
     optimize: bool = True,
 ) -> Any:
     """An ONNXProgram of ``module``, made as the recorded export was. Raises what the exporter raises."""
-    with hooks.recording(_TableReuse(recording.decomposition_table)), warnings.catch_warnings():
+    with hooks.recording(_TableReuse(recording.decomposition_table)), _young_heap(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return probe.CORE_EXPORT.get()(
             module,
@@ -51,6 +53,20 @@ def export_again(
             optimize=optimize,
             opset_version=recording.opset_version,
         )
+
+
+@contextlib.contextmanager
+def _young_heap() -> Iterator[None]:
+    """Keep the collector from walking what was there before: torch.export collects garbage once per export, and after a
+    large export that takes longer than a small one. Objects that somebody froze already stay as they are."""
+    if gc.get_freeze_count():
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def fake_accepts(module: Any, call: Callable[[Any], Any]) -> bool | None:
