@@ -5,7 +5,8 @@
 Each figure comes from a process of its own, plain and guarded in turn, so that the machine's drift meets both. The
 ratio of each pair is taken, and the median of the ratios. The time is that of the call alone, after ONNX Runtime was
 imported and a small export has loaded what both need; the peak memory is that of the whole process. Clean models
-show the overhead; VGG-11 at two widths shows what finding and proving cost, and whether that grows with the number of parameters.
+show the overhead; VGG-11 at two widths shows what finding and proving cost, and whether that grows with the number
+of parameters.
 """
 
 from __future__ import annotations

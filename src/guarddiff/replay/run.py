@@ -129,7 +129,8 @@ def _fits_memory(program: Any) -> bool:
     if model is None:
         return False
     tensors = [value.const_value for value in model.graph.initializers.values()]
-    return sum(tensor.nbytes for tensor in tensors if tensor is not None) < _MOST_BYTES
+    held = sum(int(tensor.nbytes) for tensor in tensors if tensor is not None)
+    return held < _MOST_BYTES
 
 
 def feeds(example: Example, leaves: Sequence[Any]) -> dict[str, Any]:
