@@ -1037,3 +1037,18 @@ def test_positions_that_do_not_fit_smaller_sizes_hide_no_fault() -> None:
     assert (finding.verdict, finding.op) == ("confirmed", "if")
     assert finding.counterexample is not None
     assert finding.counterexample.sizes == {"x": (2, 4), "positions": (2, 2)}
+
+
+class DividedBySize(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum(1) / int(x.shape[1] * 1.5)
+
+
+def test_constant_example_inputs_hide_no_fault() -> None:
+    report = guarddiff.check(
+        DividedBySize(), (torch.zeros(2, 6),), dynamic_shapes=({1: "t"},), verbose=False, on_finding="ignore"
+    )
+    (finding,) = report.findings
+    assert (finding.verdict, finding.op) == ("confirmed", "int()")
+    assert finding.counterexample is not None
+    assert finding.counterexample.kind == "values"

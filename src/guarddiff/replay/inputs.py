@@ -8,7 +8,7 @@ inputs stay sorted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -44,6 +44,16 @@ class Example:
             if name is not None and isinstance(leaf, torch.Tensor)
         }
 
+    def lively(self) -> Example:
+        """The same with varied values where a float input is constant (``torch.zeros``): constants hide differences.
+        Itself where none is."""
+        generator = torch.Generator().manual_seed(0)
+        leaves = tuple(
+            torch.randn(tuple(leaf.shape), generator=generator).to(leaf.dtype) if name and _is_dull(leaf) else leaf
+            for name, leaf in zip(self.names, self.leaves)
+        )
+        return self if all(new is old for new, old in zip(leaves, self.leaves)) else replace(self, leaves=leaves)
+
     @property
     def has_integers(self) -> bool:
         """Whether an ONNX input holds whole numbers, which may be positions or lengths."""
@@ -67,6 +77,12 @@ class Example:
         """(args, kwargs) holding these leaves."""
         args, kwargs = self.unflatten(list(leaves), self.spec)
         return tuple(args), dict(kwargs)
+
+
+def _is_dull(leaf: Any) -> bool:
+    if not isinstance(leaf, torch.Tensor) or not leaf.is_floating_point() or leaf.numel() < 2:
+        return False
+    return bool((leaf == leaf.reshape(-1)[0]).all())
 
 
 def _is_integer(leaf: Any) -> bool:

@@ -66,10 +66,14 @@ class Prover:
     deadline: float = field(default_factory=lambda: time.monotonic() + SECONDS)
     _outcomes: dict[tuple[Any, ...], Outcome] = field(default_factory=dict)
     _baseline: Outcome | None = None
+    _lively: Pair | None = None
+    _lively_base: bool | None = None
 
     def __post_init__(self) -> None:
         self.eager = Eager(self.model, self.tools.flatten, self.tools.mutated)
         self.pair = Pair(self.eager, lambda: Session(self.tools.program), self.example)
+        lively = self.example.lively()
+        self._lively = None if lively is self.example else Pair(self.eager, lambda: self.pair.session, lively)
 
     def prove(self, findings: Sequence[Finding]) -> list[Finding]:
         """The findings with verdict, reason and counterexample."""
@@ -101,8 +105,18 @@ class Prover:
         if key not in self._outcomes:
             if time.monotonic() > self.deadline:
                 return Outcome("unknown", text=f"the time for trying ({SECONDS:.0f} s) was used up")
-            self._outcomes[key] = self.pair.attempt(shapes)
+            outcome = self.pair.attempt(shapes)
+            if outcome.state == "agrees" and self._lively is not None and self._lively_agrees():
+                varied = self._lively.attempt(shapes)
+                outcome = varied if varied.state == "differs" else outcome
+            self._outcomes[key] = outcome
         return self._outcomes[key]
+
+    def _lively_agrees(self) -> bool:
+        """Whether varied values in place of constant inputs agree at the example's own sizes."""
+        if self._lively_base is None:
+            self._lively_base = self._lively is not None and self._lively.attempt(self.example.shapes).state == "agrees"
+        return self._lively_base
 
     def baseline(self) -> Outcome:
         """The try at the example's own sizes: if that does not agree, nothing else can be concluded."""
@@ -119,7 +133,7 @@ class Prover:
             return None
         try:
             operator = isolate.cut(self.tools.captured, finding.origin.node, self.tools.size_text)
-            runner = _Operator(operator, self.tools, self.example, self.sizes)
+            runner = _Operator(operator, self.tools, self.example.lively(), self.sizes)
             if runner.attempt(dict(self.sizes)).state != "agrees":
                 return None
             return self._try_operator(finding, runner, self._points(finding, findings))
