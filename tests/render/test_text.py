@@ -161,7 +161,7 @@ NEXT = [
     (quiet().findings[1], "another way"),
     (quiet().findings[2], "Nothing to do"),
     (dataclasses.replace(quiet().findings[1], stage="optimize"), "optimize=False"),
-    (dataclasses.replace(quiet().findings[1], stage="run"), "another version of ONNX Runtime"),
+    (dataclasses.replace(quiet().findings[1], stage="run"), "export with dynamo=True"),
     (dataclasses.replace(untried().findings[0], verdict="confirmed"), "needs no concrete size"),
     (
         dataclasses.replace(static_dimension().findings[0], stage="capture", op="aten.view.default", origin=Origin()),
