@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.ma  # noqa: F401  # numpy.unique loads it at its first call: better here than in the first export
 from numpy.typing import NDArray
 
 from guarddiff.core.guard_text import Expression

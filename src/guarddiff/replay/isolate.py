@@ -37,11 +37,13 @@ class CutInput:
 
 @dataclass(frozen=True)
 class Cut:
-    """The operator with its constant arguments and weights, as a module that takes ``inputs``."""
+    """The operator with its constant arguments and weights, as a module that takes ``inputs``; ``results`` are the
+    sizes of all its outputs' shapes."""
 
     module: torch.fx.GraphModule
     inputs: tuple[CutInput, ...]
     op: str
+    results: tuple[int | str, ...] = ()
 
 
 def cut(program: Any, name: str, size_text: Callable[[Any], int | str]) -> Cut:
@@ -88,7 +90,11 @@ class _Cutter:
             raise NotIsolable("it gives no tensor")
         self._graph.output(outputs)
         module = torch.fx.GraphModule(self._root, self._graph).eval()
-        return Cut(module, tuple(spec for _, spec in self._inputs), str(node.target))
+        tensors = value if isinstance(value, (list, tuple)) else [value]
+        sizes = tuple(
+            self._size_text(s) for tensor in tensors if isinstance(tensor, torch.Tensor) for s in tensor.shape
+        )
+        return Cut(module, tuple(spec for _, spec in self._inputs), str(node.target), sizes)
 
     def _need(self, node: torch.fx.Node) -> None:
         """Make ``node`` available: a weight, an input of the cut, or a size computed from such."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ logger = logging.getLogger("guarddiff")
 ENOUGH = 3
 """Sizes that break a guard and agree, before it is called harmless."""
 _VALUE_CHECKED = ("embedding", "index", "gather", "scatter", "take", "one_hot", "bincount")
+_UNBACKED = re.compile(r"\bu\d+\b")
 SECONDS = 120.0
 """Budget of one export's replay; what has not been tried by then stays unconfirmed."""
 
@@ -231,7 +233,8 @@ class _Operator:
         program = tools.export_operator(cut.module, tuple(leaves), shapes)
         found = [value.name for value in program.model.graph.inputs]
         self._example = replace(self._example, names=tuple(found) if len(found) == len(leaves) else names)
-        self._pair = Pair(Eager(cut.module, tools.flatten), lambda: Session(program), self._example)
+        steady = not any(isinstance(size, str) and _UNBACKED.search(size) for size in cut.results)
+        self._pair = Pair(Eager(cut.module, tools.flatten), lambda: Session(program), self._example, steady)
 
     def shapes(self, point: Point) -> tuple[tuple[int, ...], ...]:
         """Shapes of its own inputs."""
