@@ -275,4 +275,4 @@ def test_an_error_of_the_try_itself_makes_one_finding_unconfirmed(monkeypatch: p
     monkeypatch.setattr(prove.Prover, "_isolated", lambda *_: None)
     finding = only(check(pooled, (IMAGE,), HEIGHT_WIDTH))
     assert finding.verdict == "unconfirmed"
-    assert finding.reason == "the try itself failed (ZeroDivisionError: of ours)"
+    assert finding.reason == "the try itself failed (ZeroDivisionError: raised at test_prove.py:272)"

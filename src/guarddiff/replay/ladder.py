@@ -8,13 +8,12 @@ from typing import Any
 
 import torch
 
+from guarddiff.core.log import say
 from guarddiff.core.stage import Stage
 from guarddiff.replay import compare
 from guarddiff.replay.compare import Result
 from guarddiff.replay.inputs import Example
 from guarddiff.replay.run import Eager, Pair, Session, undisturbed
-
-logger = logging.getLogger("guarddiff")
 
 
 def first_wrong_stage(
@@ -42,7 +41,7 @@ def first_wrong_stage(
         pair = Pair(eager, lambda: Session(unoptimized()), example)
         outcome = pair.attempt({n: tuple(x.shape) for n, x in zip(example.names, leaves) if n and hasattr(x, "shape")})
     except Exception as error:
-        logger.debug("the program without optimization could not be run", exc_info=error)
+        say(logging.DEBUG, "the program without optimization could not be run", error)
         return "translate"
     return "optimize" if outcome.state == "agrees" else "translate"
 

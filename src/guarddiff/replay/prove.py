@@ -17,10 +17,8 @@ from guarddiff.core.finding import Counterexample, Finding, Verdict
 from guarddiff.core.log import say
 from guarddiff.replay import isolate, sizes
 from guarddiff.replay.inputs import Example
-from guarddiff.replay.run import Eager, Outcome, Pair, Session, Unavailable
+from guarddiff.replay.run import Eager, Outcome, Pair, Session, Unavailable, one_line
 from guarddiff.replay.sizes import Point
-
-logger = logging.getLogger("guarddiff")
 
 ENOUGH = 3
 """Sizes that break a guard and agree, before it is called harmless."""
@@ -94,7 +92,7 @@ class Prover:
             return _verdict(finding, "unconfirmed", str(error))
         except Exception as error:
             say(logging.ERROR, "guarddiff could not try a finding", error)
-            return _verdict(finding, "unconfirmed", f"the try itself failed ({_name(error)})")
+            return _verdict(finding, "unconfirmed", f"the try itself failed ({one_line(error)})")
 
     def shapes(self, point: Point) -> dict[str, tuple[int, ...]]:
         """Shapes of the model's inputs at a point."""
@@ -143,7 +141,7 @@ class Prover:
             raise_if_no_runtime()
             return None
         except Exception as error:
-            logger.debug("%s could not be tried alone", finding.op, exc_info=error)
+            say(logging.DEBUG, f"{finding.op} could not be tried alone", error)
             return None
 
     def _try_operator(self, finding: Finding, runner: _Operator, points: Sequence[Point]) -> Finding | None:
@@ -176,7 +174,7 @@ class Prover:
         try:
             answer = self.tools.fake_accepts(self.eager.copied(), call)
         except Exception as error:
-            logger.debug("a fake run could not tell", exc_info=error)
+            say(logging.DEBUG, "a fake run could not tell", error)
             answer = None
         if answer and not _checks_values(self.tools.captured):
             return True
@@ -313,7 +311,3 @@ def at_example(outcome: Outcome) -> str:
 
 def _join(first: str, second: str) -> str:
     return f"{first}; {second}" if first else second
-
-
-def _name(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"

@@ -80,7 +80,7 @@ class Eager:
         try:
             return copy.deepcopy(self._module, shared)
         except Exception as error:
-            raise Unavailable(f"the module can't be copied, so it was not run ({_line(error)})") from error
+            raise Unavailable(f"the module can't be copied, so it was not run ({one_line(error)})") from error
 
 
 class Session:
@@ -114,7 +114,7 @@ class Session:
             finally:
                 program.release()  # collects garbage, which takes longer than a small session
         except Exception as error:
-            raise Unavailable(f"ONNX Runtime can't load the model ({_line(error)})") from error
+            raise Unavailable(f"ONNX Runtime can't load the model ({one_line(error)})") from error
         return opened[-1]
 
     def run(self, feeds: dict[str, Any]) -> list[Any]:
@@ -203,7 +203,7 @@ class Pair:
         except (TooLarge, Unavailable) as error:
             return Outcome("unknown", text=str(error))
         except Exception as error:
-            return Outcome("rejected", text=_line(error))
+            return Outcome("rejected", text=one_line(error))
         found = self._compare(expected, leaves)
         if found is None:
             return Outcome("agrees", results=tuple(expected))
@@ -241,7 +241,7 @@ class Pair:
         try:
             got = session.run(given)
         except Exception as error:
-            text = _line(error)
+            text = one_line(error)
             kind = "rejected_input" if "invalid dimensions for input" in text else "runtime_error"
             shapes = ", ".join(str(tuple(r.array.shape)) for r in expected)
             return Difference(kind, f"shapes {shapes}", text)  # type: ignore[arg-type]
@@ -263,13 +263,14 @@ class Pair:
         try:
             second = self.eager.run(self.example, leaves, seed + 1000)
         except Exception as error:
-            return f"the module raised in a second run at the same inputs ({_line(error)})"
+            return f"the module raised in a second run at the same inputs ({one_line(error)})"
         if compare.difference(expected, [r.array for r in second]) is not None:
             return "the module differs from itself in two eager runs"
         return None
 
 
-def _line(error: BaseException, length: int = 240) -> str:
+def one_line(error: BaseException, length: int = 240) -> str:
+    """An exception in one line that may go into a report."""
     raised = _raised_by_user(error)
     text = f"{type(error).__name__}: {raised or error}".split("\n", 1)[0].strip()
     text = scrub(text)
