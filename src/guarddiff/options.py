@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -14,12 +15,17 @@ ReportTo = str | os.PathLike[str] | None
 
 @dataclass(frozen=True)
 class Options:
-    """What the user asked of guarddiff, beside what is passed on to torch."""
+    """What the user asked of guarddiff, beside what is passed on to torch.
+
+    ``sizes`` are points of the user's own to be run as well: name of a dimension (``h``, ``x[2]``) to its size;
+    dimensions that a point does not name keep the example's size.
+    """
 
     on_finding: OnFinding = "warn"
     replay: Replay = "findings"
     repair: bool = False
     report_to: ReportTo = None
+    sizes: tuple[Mapping[str, int], ...] = ()
 
     def __post_init__(self) -> None:
         _choice("on_finding", self.on_finding, get_args(OnFinding))

@@ -8,7 +8,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import torch
@@ -175,6 +175,7 @@ class Pipeline:
             export_operator=lambda module, args, shapes: replaying.export_again(
                 recording, module, args, dynamic_shapes=shapes, optimize=recording.optimize
             ),
+            onnx_values=cache(partial(onnx_nodes.value_names, recording.program, recording.captured)),
             fake_accepts=replaying.fake_accepts,
             flatten=replaying.flatten,
         )

@@ -9,6 +9,7 @@ from typing import Literal
 from guarddiff.core import domain
 from guarddiff.core.dims import Dimension
 from guarddiff.core.origin import Origin
+from guarddiff.core.proof import Decomposition, Ladder, Reproduction
 from guarddiff.core.stage import Stage
 
 Verdict = Literal["confirmed", "harmless", "inherent", "unconfirmed"]
@@ -62,6 +63,9 @@ class Finding:
         counterexample: The proof of ``confirmed``; None otherwise.
         repair: What was done or can be done; None when nothing is known.
         inputs: Every dimension of the model that a guard may name, for ``admits``.
+        ladder: Each stage's program at the counterexample's sizes; None where it was not run.
+        reproduction: A small script that shows the difference; None where none was looked for.
+        decomposition: The operator before and after the stage; None where it is not known.
     """
 
     dims: tuple[Dimension, ...]
@@ -75,6 +79,9 @@ class Finding:
     counterexample: Counterexample | None = None
     repair: str | None = None
     inputs: tuple[Dimension, ...] = ()
+    ladder: Ladder | None = None
+    reproduction: Reproduction | None = None
+    decomposition: Decomposition | None = None
 
     @property
     def warns(self) -> bool:

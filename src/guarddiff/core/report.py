@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from guarddiff.core.dims import InputSpec
 from guarddiff.core.finding import Finding
+from guarddiff.core.proof import Try
 from guarddiff.core.snapshot import Guard, Snapshot
 from guarddiff.core.stage import Stage
 
@@ -53,6 +54,7 @@ class ReportData:
         notes: Things to know that are no fault (an output declared with a fixed size).
         environment: Versions: python, torch, onnx, onnxscript, onnxruntime, guarddiff, platform.
         error: The exception of an export that raised, as text; None otherwise.
+        tries: What was run, in order: the sizes and how eager PyTorch and ONNX Runtime compared there.
         program: The ``torch.onnx.ONNXProgram``; None in a loaded report. Never serialized.
     """
 
@@ -66,6 +68,7 @@ class ReportData:
     notes: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     error: str | None = None
+    tries: tuple[Try, ...] = ()
     program: Any = field(default=None, compare=False, repr=False)
 
 

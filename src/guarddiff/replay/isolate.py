@@ -20,12 +20,14 @@ class NotIsolable(Exception):
 class CutInput:
     """One tensor input of a cut: its shape as sizes or texts over dimension variables, and its dtype.
 
-    ``source`` is the name of the model's input where it is one, None for an intermediate tensor.
+    ``source`` is the name of the model's input where it is one, None for an intermediate tensor; ``node`` is its name
+    in the captured graph.
     """
 
     shape: tuple[int | str, ...]
     dtype: torch.dtype
     source: str | None
+    node: str = ""
 
     def at(self, point: dict[str, int]) -> tuple[int, ...]:
         """Its shape at a point. Raises NotIsolable when a size can't be worked out."""
@@ -37,13 +39,17 @@ class CutInput:
 
 @dataclass(frozen=True)
 class Cut:
-    """The operator with its constant arguments and weights, as a module that takes ``inputs``; ``results`` are the
-    sizes of all its outputs' shapes."""
+    """The operator with its constant arguments and weights, as a module that takes ``inputs``.
+
+    ``results`` are the sizes of all its outputs' shapes. ``node`` is its name in the captured graph, None where it
+    gives several tensors.
+    """
 
     module: torch.fx.GraphModule
     inputs: tuple[CutInput, ...]
     op: str
     results: tuple[int | str, ...] = ()
+    node: str | None = None
 
 
 def cut(program: Any, name: str, size_text: Callable[[Any], int | str]) -> Cut:
@@ -94,7 +100,8 @@ class _Cutter:
         sizes = tuple(
             self._size_text(s) for tensor in tensors if isinstance(tensor, torch.Tensor) for s in tensor.shape
         )
-        return Cut(module, tuple(spec for _, spec in self._inputs), str(node.target), sizes)
+        single = node.name if isinstance(value, torch.Tensor) else None
+        return Cut(module, tuple(spec for _, spec in self._inputs), str(node.target), sizes, single)
 
     def _need(self, node: torch.fx.Node) -> None:
         """Make ``node`` available: a weight, an input of the cut, or a size computed from such."""
@@ -127,7 +134,7 @@ class _Cutter:
         shape = tuple(self._size_text(size) for size in value.shape)
         made = self._graph_input(f"in_{len(self._inputs)}")
         source = node.name if node.op == "placeholder" else None
-        self._inputs.append((made, CutInput(shape, value.dtype, source)))
+        self._inputs.append((made, CutInput(shape, value.dtype, source, node.name)))
         return made
 
     def _graph_input(self, name: str) -> torch.fx.Node:

@@ -15,7 +15,7 @@ from guarddiff.core.dims import Dimension
 from guarddiff.core.domain import SizeRange
 from guarddiff.core.finding import Counterexample, Finding, Verdict
 from guarddiff.core.log import say
-from guarddiff.replay import isolate, sizes
+from guarddiff.replay import isolate, onnx_cut, sizes
 from guarddiff.replay.inputs import Example
 from guarddiff.replay.run import Eager, Outcome, Pair, Session, Unavailable, one_line
 from guarddiff.replay.sizes import Point
@@ -39,6 +39,7 @@ class Tools:
         mutated: Parameters that the model's forward changes.
         size_text: A symbolic size → int or text over dimension variables.
         export_operator: (module, args, dynamic_shapes) → ONNXProgram of one operator.
+        onnx_values: Captured FX node → ONNX value that holds its result; made when first needed.
         fake_accepts: (module, call) → whether it accepts the inputs; None when it can't be told.
         flatten: Nested value → leaves.
     """
@@ -48,6 +49,7 @@ class Tools:
     decomposed: Any
     size_text: Callable[[Any], int | str]
     export_operator: Callable[[Any, tuple[Any, ...], Any], Any]
+    onnx_values: Callable[[], Mapping[str, str]]
     fake_accepts: Callable[[Any, Callable[[Any], Any]], bool | None]
     flatten: Callable[[Any], Sequence[Any]]
     mutated: frozenset[str] = frozenset()
@@ -134,7 +136,7 @@ class Prover:
         try:
             operator = isolate.cut(self.tools.captured, finding.origin.node, self.tools.size_text)
             runner = _Operator(operator, self.tools, self.example.lively(), self.sizes)
-            if runner.attempt(dict(self.sizes)).state != "agrees":
+            if not runner.take_nodes() and not runner.export():
                 return None
             return self._try_operator(finding, runner, self._points(finding, findings))
         except (isolate.NotIsolable, Unavailable):
@@ -153,7 +155,9 @@ class Prover:
             example = Counterexample(
                 self.shapes(point), found.expected, found.got, found.kind, "operator", runner.shapes(point)
             )
-            reason = f"{runner.cut.op} was run by itself at these sizes, in eager PyTorch and in ONNX Runtime"
+            reason = (
+                f"{runner.cut.op} was run by itself at these sizes, in eager PyTorch and in ONNX Runtime{runner.how}"
+            )
             return replace(finding, verdict="confirmed", reason=_join(finding.reason, reason), counterexample=example)
         return None
 
@@ -216,31 +220,58 @@ class Prover:
 
 
 class _Operator:
-    """One operator by itself, exported with the same symbols."""
+    """One operator by itself: the ONNX nodes that it became, or exported alone with the same symbols.
+
+    ``how`` says which, for the reason. ``take_nodes`` or ``export`` comes before ``attempt``.
+    """
+
+    how = ""
 
     def __init__(self, cut: isolate.Cut, tools: Tools, example: Example, sizes_: Mapping[str, int]) -> None:
         self.cut = cut
+        self._tools = tools
+        self._sizes = dict(sizes_)
         named = {n: leaf for n, leaf in zip(example.names, example.leaves) if n and isinstance(leaf, torch.Tensor)}
-        leaves = [_starting(spec, dict(sizes_), named) for spec in cut.inputs]
-        names = tuple(f"in_{i}" for i in range(len(leaves)))
-        self._example = Example(tuple(leaves), names, None, lambda values, _: (tuple(values), {}))
+        self._leaves = tuple(_starting(spec, self._sizes, named) for spec in cut.inputs)
+
+    def take_nodes(self) -> bool:
+        """Take its nodes out of the ONNX model; whether they agree with eager PyTorch at the example's sizes."""
+        if self._tools.program is None:
+            return False
+        try:
+            piece = onnx_cut.piece(self._tools.program, self.cut, self._tools.onnx_values())
+            self.how = " (the nodes that it became)"
+            return self._agrees(piece)
+        except (isolate.NotIsolable, Unavailable):
+            return False
+        except Exception as error:
+            say(logging.DEBUG, f"the ONNX nodes of {self.cut.op} could not be taken out", error)
+            return False
+
+    def export(self) -> bool:
+        """Export it alone; whether the result agrees with eager PyTorch at the example's sizes."""
         shapes = tuple(
             {axis: torch.export.Dim.AUTO for axis, size in enumerate(spec.shape) if isinstance(size, str)}
-            for spec in cut.inputs
+            for spec in self.cut.inputs
         )
-        program = tools.export_operator(cut.module, tuple(leaves), shapes)
+        self.how = ""
+        return self._agrees(self._tools.export_operator(self.cut.module, self._leaves, shapes))
+
+    def _agrees(self, program: Any) -> bool:
         found = [value.name for value in program.model.graph.inputs]
-        self._example = replace(self._example, names=tuple(found) if len(found) == len(leaves) else names)
-        steady = not any(isinstance(size, str) and _UNBACKED.search(size) for size in cut.results)
-        self._pair = Pair(Eager(cut.module, tools.flatten), lambda: Session(program), self._example, steady)
+        names = tuple(found) if len(found) == len(self._leaves) else tuple(f"in_{i}" for i in range(len(self._leaves)))
+        example = Example(self._leaves, names, None, lambda values, _: (tuple(values), {}))
+        steady = not any(isinstance(size, str) and _UNBACKED.search(size) for size in self.cut.results)
+        self._names = names
+        self._pair = Pair(Eager(self.cut.module, self._tools.flatten), lambda: Session(program), example, steady)
+        return self.attempt(self._sizes).state == "agrees"
 
     def shapes(self, point: Point) -> tuple[tuple[int, ...], ...]:
         """Shapes of its own inputs."""
         return tuple(spec.at(point) for spec in self.cut.inputs)
 
     def attempt(self, point: Point) -> Outcome:
-        names = [name for name in self._example.names if name is not None]
-        return self._pair.attempt(dict(zip(names, self.shapes(point))))
+        return self._pair.attempt(dict(zip(self._names, self.shapes(point))))
 
 
 def _checks_values(program: Any) -> bool:

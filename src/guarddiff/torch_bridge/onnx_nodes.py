@@ -33,6 +33,23 @@ def read(program: Any, captured: Any) -> tuple[OnnxNodeInfo, ...]:
     return tuple(found)
 
 
+def value_names(program: Any, captured: Any) -> dict[str, str]:
+    """Name of a captured FX node with a tensor as its result → name of the ONNX value that holds it, as far as known.
+
+    The exporter names values after the decomposed FX nodes; of the nodes that one captured node became, the last one
+    that something else takes holds its result.
+    """
+    exported = program.exported_program
+    roots = _roots(exported, captured)
+    found = {}
+    for node in exported.graph.nodes:
+        root = roots.get(node.name, node.name) if node.op == "call_function" else node.name
+        leaves = any(user.op == "output" or roots.get(user.name, user.name) != root for user in node.users)
+        if node.op == "placeholder" or (node.op == "call_function" and leaves and "val" in node.meta):
+            found[root] = node.name
+    return found
+
+
 def _roots(program: Any, captured: Any) -> dict[str, str]:
     """Name of a decomposed FX node → name of the captured node it came from."""
     if program is None or captured is None:
