@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import subprocess
@@ -7,16 +8,20 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.render.evidence_fixtures import EVIDENCE
 from tests.render.fixtures import SAMPLES, adaptive_pool, hostile, quiet
 
 import guarddiff.report as module
 from guarddiff.core import codec
 from guarddiff.core.errors import GuarddiffError, ReportFileError, ReportWriteError
 from guarddiff.core.report import ReportData
-from guarddiff.render import json, markdown, text
-from guarddiff.report import Report, load_report
+from guarddiff.render import annotations, github, html, json, junit, markdown, text
+from guarddiff.report import FORMATS, Report, load_report
+
+ALL = {**SAMPLES, **EVIDENCE}
 
 
 def report(make: Callable[[], ReportData] = adaptive_pool) -> Report:
@@ -25,6 +30,11 @@ def report(make: Callable[[], ReportData] = adaptive_pool) -> Report:
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+def files(number: str = "") -> list[str]:
+    """Names of the files that ``write`` makes unless it is told which."""
+    return [f"guarddiff-report{number}{suffix}" for suffix in (".md", ".json", ".html")]
 
 
 def fail_with(number: int) -> Callable[..., None]:
@@ -39,6 +49,95 @@ def test_formats_are_those_of_render() -> None:
     assert shown.to_text() == text.render(quiet())
     assert shown.to_markdown() == markdown.render(quiet())
     assert shown.to_json() == json.render(quiet())
+    assert shown.to_github() == github.render(quiet())
+    assert shown.to_html() == html.render(quiet())
+    assert shown.to_junit() == junit.render(quiet())
+    assert shown.to_annotations() == annotations.render(quiet())
+
+
+def test_render_takes_every_format() -> None:
+    shown = report(quiet)
+    made = {name: shown.render(name) for name in FORMATS}
+    assert made == {
+        "text": shown.to_text(),
+        "markdown": shown.to_markdown(),
+        "github": shown.to_github(),
+        "json": shown.to_json(),
+        "html": shown.to_html(),
+        "junit": shown.to_junit(),
+        "github-annotations": shown.to_annotations(),
+    }
+    assert len(set(FORMATS.values())) == len(FORMATS)
+
+
+@pytest.mark.parametrize("name", ["pdf", "", "Markdown", "<script>\n"])
+def test_an_unknown_format_names_the_known_ones(name: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        report().render(name)
+    assert str(caught.value).isprintable()
+    assert all(known in str(caught.value) for known in FORMATS)
+
+
+def test_every_format_is_written_under_one_number(tmp_path: Path) -> None:
+    (tmp_path / "guarddiff-report.junit.xml").write_text("mine")
+    made = report()
+    paths = made.write(tmp_path, list(FORMATS))
+    assert [path.name for path in paths] == [f"guarddiff-report-2{suffix}" for suffix in FORMATS.values()]
+    for name, path in zip(FORMATS, paths, strict=True):
+        assert path.read_bytes().decode("utf-8") == made.render(name)
+    assert len(names(tmp_path)) == len(FORMATS) + 1
+
+
+def test_what_does_not_fit_into_an_issue_is_written_beside_it(tmp_path: Path) -> None:
+    finding = adaptive_pool().findings[0]
+    guards = tuple(f"h % {i} == 0 or w % {i} == {'1' * 150}" for i in range(1000))
+    long = dataclasses.replace(adaptive_pool(), findings=(dataclasses.replace(finding, guards=guards),))
+    made = Report.from_data(long)
+    paths = made.write(tmp_path, ["github", "json"])
+    assert [path.name for path in paths] == [
+        "guarddiff-report.github.md",
+        "guarddiff-report.github-attachment.md",
+        "guarddiff-report.json",
+    ]
+    assert paths[1].read_text() == github.attachment(long)
+    assert "h % 999 == 0" in paths[1].read_text()
+    assert [path.name for path in report().write(tmp_path, ["github"])] == ["guarddiff-report-2.github.md"]
+
+
+@pytest.mark.parametrize("formats", [["markdown", "pdf"], [], "json"])
+def test_formats_that_can_not_be_written(formats: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="markdown, github, json"):
+        report().write(tmp_path / "new", formats)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "html"])
+def test_only_html_needs_jinja2(name: str) -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['jinja2'] = None\n"
+        "from guarddiff.report import Report\n"
+        "Report().render(sys.argv[1])\n"
+        "try:\n"
+        "    Report().render('html')\n"
+        "except ImportError:\n"
+        "    print('no html')\n"
+    )
+    assert fresh(program, name) == "no html\n"
+
+
+def fresh(program: str, *args: str) -> str:
+    """What ``program`` prints in a fresh process."""
+    source = str(Path(module.__file__).parent.parent)
+    run = subprocess.run(
+        [sys.executable, "-c", program, *args],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source},
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout
 
 
 def test_from_data_keeps_everything() -> None:
@@ -54,17 +153,17 @@ def test_repr_is_short() -> None:
     assert repr(report()) == "<guarddiff report: specialized, 1 finding>"
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", ALL)
 def test_written_and_loaded(name: str, tmp_path: Path) -> None:
-    made = report(SAMPLES[name])
+    made = report(ALL[name])
     paths = made.write(tmp_path / "new" / "folder")
-    assert [path.name for path in paths] == ["guarddiff-report.md", "guarddiff-report.json"]
+    assert [path.name for path in paths] == files("")
     assert paths[0].read_bytes().decode("utf-8") == made.to_markdown()
     again = load_report(paths[1])
     assert again == made
     assert isinstance(again, Report)
     assert again.to_markdown() == made.to_markdown()
-    assert names(paths[0].parent) == ["guarddiff-report.json", "guarddiff-report.md"]
+    assert names(paths[0].parent) == sorted(files(""))
 
 
 def test_folder_as_text_and_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,18 +185,18 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     second = report(quiet).write(tmp_path)
     third = report(hostile).write(tmp_path)
     assert [path.read_bytes() for path in first] == before
-    assert [p.name for p in second] == ["guarddiff-report-2.md", "guarddiff-report-2.json"]
-    assert [p.name for p in third] == ["guarddiff-report-3.md", "guarddiff-report-3.json"]
+    assert [p.name for p in second] == files("-2")
+    assert [p.name for p in third] == files("-3")
     assert load_report(second[1]) == report(quiet)
 
 
-@pytest.mark.parametrize("taken", ["guarddiff-report.md", "guarddiff-report.json"])
-def test_both_files_share_the_number_where_one_name_is_taken(taken: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("taken", ["guarddiff-report.md", "guarddiff-report.json", "guarddiff-report.html"])
+def test_all_files_share_the_number_where_one_name_is_taken(taken: str, tmp_path: Path) -> None:
     (tmp_path / taken).write_text("mine")
     paths = report().write(tmp_path)
-    assert [path.name for path in paths] == ["guarddiff-report-2.md", "guarddiff-report-2.json"]
+    assert [path.name for path in paths] == files("-2")
     assert (tmp_path / taken).read_text() == "mine"
-    assert names(tmp_path) == sorted([taken, "guarddiff-report-2.md", "guarddiff-report-2.json"])
+    assert names(tmp_path) == sorted([taken, *files("-2")])
 
 
 def test_a_folder_or_a_dangling_link_of_that_name(tmp_path: Path) -> None:
@@ -125,15 +224,16 @@ def test_threads_never_share_a_name(links: bool, tmp_path: Path, monkeypatch: py
         thread.start()
     for thread in threads:
         thread.join()
-    assert len({path for _, paths in written for path in paths}) == 80
+    assert len({path for _, paths in written for path in paths}) == 120
     for number, paths in written:
-        assert paths[0].stem == paths[1].stem
+        assert paths[0].stem == paths[1].stem == paths[2].stem
         assert load_report(paths[1]).model == f"model {number}"
         assert f"model {number}" in paths[0].read_text()
-    assert len(names(tmp_path)) == 80
+        assert f"model {number}" in paths[2].read_text()
+    assert len(names(tmp_path)) == 120
 
 
-def test_a_name_taken_between_the_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_taken_between_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link = os.link
 
     def meddle(source: Path, target: Path) -> None:
@@ -143,8 +243,8 @@ def test_a_name_taken_between_the_two_files(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(os, "link", meddle)
     paths = report().write(tmp_path)
-    assert [path.name for path in paths] == ["guarddiff-report-2.md", "guarddiff-report-2.json"]
-    assert names(tmp_path) == ["guarddiff-report-2.json", "guarddiff-report-2.md", "guarddiff-report.json"]
+    assert [path.name for path in paths] == files("-2")
+    assert names(tmp_path) == sorted([*files("-2"), "guarddiff-report.json"])
     assert (tmp_path / "guarddiff-report.json").read_text() == "another export's"
 
 
@@ -154,7 +254,7 @@ def test_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert report(quiet).write(tmp_path)[0].name == "guarddiff-report-2.md"
     monkeypatch.delattr(os, "link")
     assert report(quiet).write(tmp_path)[0].name == "guarddiff-report-3.md"
-    assert len(names(tmp_path)) == 6
+    assert len(names(tmp_path)) == 9
 
 
 def refused(folder: Path) -> str:
@@ -288,18 +388,10 @@ def test_a_saved_report_renders_without_torch(tmp_path: Path) -> None:
     path = report().write(tmp_path)[1]
     program = (
         "import sys\n"
-        "from guarddiff.report import load_report\n"
+        "from guarddiff.report import FORMATS, load_report\n"
         "r = load_report(sys.argv[1])\n"
-        "r.to_text(), r.to_markdown(), r.to_json(), r.write(sys.argv[2])\n"
-        "sys.exit(str([m for m in ('torch', 'onnx', 'onnxruntime', 'sympy') if m in sys.modules]))\n"
+        "r.write(sys.argv[2], list(FORMATS))\n"
+        "print([m for m in ('torch', 'onnx', 'onnxruntime', 'sympy') if m in sys.modules])\n"
     )
-    source = str(Path(module.__file__).parent.parent)
-    run = subprocess.run(
-        [sys.executable, "-c", program, str(path), str(tmp_path / "again")],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": source},
-        check=False,
-    )
-    assert run.stderr.strip() == "[]"
-    assert (tmp_path / "again" / "guarddiff-report.md").exists()
+    assert fresh(program, str(path), str(tmp_path / "again")) == "[]\n"
+    assert len(names(tmp_path / "again")) == len(FORMATS)

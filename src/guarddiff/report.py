@@ -7,7 +7,7 @@ import dataclasses
 import errno
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,18 @@ from guarddiff.core.errors import ReportFileError, ReportWriteError
 from guarddiff.core.report import ReportData
 from guarddiff.render import json, markdown, text, words
 
+FORMATS: dict[str, str] = {
+    "text": ".txt",
+    "markdown": ".md",
+    "github": ".github.md",
+    "json": ".json",
+    "html": ".html",
+    "junit": ".junit.xml",
+    "github-annotations": ".annotations.txt",
+}
+"""The formats of ``Report.render``, each with the suffix that ``Report.write`` gives its file."""
+
+_ATTACHMENT = ".github-attachment.md"
 _NAME = "guarddiff-report"
 _MOST_FILES = 100_000
 _NO_LINKS = {
@@ -59,17 +71,62 @@ class Report(ReportData):
         """The report as Markdown, for a bug filing."""
         return markdown.render(self)
 
+    def to_github(self) -> str:
+        """The report as an issue for PyTorch's bug template, to be completed and filed by a person.
+
+        At most 60,000 characters; ``guarddiff.render.github.attachment`` gives what did not fit.
+        """
+        from guarddiff.render import github
+
+        return github.render(self)
+
+    def to_html(self) -> str:
+        """The report as one self-contained HTML page. Raises ImportError where jinja2 is not installed."""
+        from guarddiff.render import html
+
+        return html.render(self)
+
     def to_json(self) -> str:
         """The report as versioned JSON, which ``load_report`` reads."""
         return json.render(self)
 
-    def write(self, directory: str | os.PathLike[str]) -> tuple[Path, ...]:
-        """Write ``guarddiff-report.md`` and ``.json`` into ``directory`` and return their paths.
+    def to_junit(self) -> str:
+        """The report as JUnit XML: one test case for each dimension that was declared dynamic."""
+        from guarddiff.render import junit
 
-        The folder is made where it is missing. Where a name is taken, both files get the next free number.
-        Raises ``ReportWriteError`` where they can't be written; nothing half-written is left then.
+        return junit.render(self)
+
+    def to_annotations(self) -> str:
+        """The report as workflow commands that annotate the user's source lines on GitHub; empty where none warns."""
+        from guarddiff.render import annotations
+
+        return annotations.render(self)
+
+    def render(self, format: str) -> str:
+        """The report in one of ``FORMATS``; raises ValueError for another name."""
+        makers: dict[str, Callable[[], str]] = {
+            "text": self.to_text,
+            "markdown": self.to_markdown,
+            "github": self.to_github,
+            "json": self.to_json,
+            "html": self.to_html,
+            "junit": self.to_junit,
+            "github-annotations": self.to_annotations,
+        }
+        if format not in makers:
+            raise ValueError(f"no format named {_quoted(format)}: there are {', '.join(FORMATS)}")
+        return makers[format]()
+
+    def write(
+        self, directory: str | os.PathLike[str], formats: Sequence[str] = ("markdown", "json", "html")
+    ) -> tuple[Path, ...]:
+        """Write ``guarddiff-report`` with the suffix of each format into ``directory`` and return the paths.
+
+        ``github`` gives a second file where its text is too long for one issue. The folder is made where it is
+        missing. Where a name is taken, all files get the next free number. Raises ValueError for an unknown format or
+        for none, and ``ReportWriteError`` where the files can't be written; nothing half-written is left then.
         """
-        contents = {".md": self.to_markdown().encode("utf-8"), ".json": self.to_json().encode("utf-8")}
+        contents = {suffix: text.encode("utf-8") for suffix, text in self._files(formats).items()}
         try:
             folder = Path(directory)
             folder.mkdir(parents=True, exist_ok=True)
@@ -78,6 +135,25 @@ class Report(ReportData):
             failure = ReportWriteError(f"the report could not be written to {_shown(directory)}: {_why(err)}")
             failure.errno = getattr(err, "errno", None)
             raise failure from err
+
+    def _files(self, formats: Sequence[str]) -> dict[str, str]:
+        """Suffix to text, in the order of ``formats``."""
+        if isinstance(formats, str) or not formats:
+            raise ValueError(f"formats is {_quoted(formats)}: give a list of one or more of {', '.join(FORMATS)}")
+        files: dict[str, str] = {}
+        for name in formats:
+            rendered = self.render(name)
+            files[FORMATS[name]] = rendered
+            attached = self._attachment() if name == "github" else None
+            if attached is not None:
+                files[_ATTACHMENT] = attached
+        return files
+
+    def _attachment(self) -> str | None:
+        """What did not fit into the text for GitHub; None where everything did."""
+        from guarddiff.render import github
+
+        return github.attachment(self)
 
 
 def load_report(path: str | os.PathLike[str]) -> Report:
@@ -167,6 +243,10 @@ def _remove(paths: Iterable[Path]) -> None:
 
 def _shown(path: str | os.PathLike[str]) -> str:
     return f"'{words.clean_end(os.fspath(path), 200)}'"
+
+
+def _quoted(given: object) -> str:
+    return words.clean(repr(given), 80)
 
 
 def _why(err: Exception) -> str:

@@ -312,8 +312,8 @@ def hostile() -> ReportData:
         "confirmed",
         nasty + endless,
         Counterexample({nasty: (1, 2)}, nasty, endless, "values", "operator", ((1,) * 5000,)),
-        nasty,
-        dims,
+        repair=nasty,
+        inputs=dims,
     )
     quiet_one = dataclasses.replace(finding, verdict="harmless", counterexample=None)
     guard = Guard(nasty, "guard", (nasty,), nasty, False, Origin(nasty, None, where))

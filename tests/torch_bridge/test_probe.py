@@ -72,14 +72,53 @@ def test_a_name_that_a_newer_torch_took_away(monkeypatch: pytest.MonkeyPatch) ->
 def test_versions_are_those_installed() -> None:
     found = probe.versions()
     expected = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
-    for package in ("torch", "torchvision", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy", "guarddiff"):
+    for package in probe.PACKAGES:
         try:
             expected[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    assert found == expected
+    details = {"os", "libc", "python_bits", "python_platform", "debug_build", "cuda_build", "rocm_build", "cuda"}
+    assert {key: value for key, value in found.items() if key not in details} == expected
     assert list(found) == sorted(found)
     assert {"python", "platform", "torch", "onnx", "onnxscript", "numpy"} <= set(found)
+
+
+@pytest.mark.skipif(platform.system() != "Linux", reason="as collect_env tells it on Linux")
+def test_details_are_those_of_collect_env() -> None:
+    from torch.utils import collect_env
+
+    found = probe.versions()
+    theirs = collect_env.get_env_info()
+    assert found["os"] == theirs.os
+    assert found["libc"] == theirs.libc_version
+    assert theirs.python_version.endswith(f"({found['python_bits']}-bit runtime)")
+    assert found["debug_build"] == str(theirs.is_debug_build)
+    assert found["rocm_build"] == theirs.hip_compiled_version
+    for part in found["python_platform"].split("-"):
+        assert part in theirs.python_platform
+
+
+def test_cuda_is_not_started_to_ask_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def started() -> bool:
+        raise AssertionError("the driver was started")
+
+    monkeypatch.setattr(torch.cuda, "is_available", started)
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    assert probe._build()["cuda"] == "not asked"
+    assert probe._build()["cuda_build"] == "12.8"
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    assert probe._build()["cuda"] == "True"
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert probe._build()["cuda"] == "False"
+
+
+def test_the_kernels_own_name_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "release", lambda: "6.1.0-build-of-somebody")
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+    found = probe._python()
+    assert "somebody" not in " ".join(found.values())
+    assert found["python_platform"] == f"{platform.system()}-6.1.0-{platform.machine()}"
+    assert "libc" not in found
 
 
 def test_versions_name_no_host_and_no_user() -> None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from guarddiff.core.finding import Counterexample, Finding
+from guarddiff.core.finding import Counterexample, Finding, OnnxNode
+from guarddiff.core.proof import Decomposition, DifferingNode, Ladder, Reproduction
 from guarddiff.core.report import ReportData
-from guarddiff.render import rows, words
+from guarddiff.render import proofs, rows, words
+from guarddiff.render.commonmark import code, fenced, plain, table
 
 _MOST_INPUTS = 100
 _MOST_CHANGES = 30
 _MOST_GUARDS = 40
 _MOST_LISTED = 50
-
-_SPECIAL = re.compile(r"[\\`*_\[\]<>~$]|(?<=:)//|(?<=www)\.")
-_LEADING = re.compile(r"^(?:[#+\-=]|\d{1,9}(?=[.)]))")
-_REFERENCE = re.compile(r"@(?=\w)|#(?=\d)")
-_PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
+_MOST_TRIES = 30
+_MOST_LINES = 80
 
 
 def render(report: ReportData) -> str:
@@ -36,45 +34,13 @@ def render(report: ReportData) -> str:
     for number, finding in loud:
         blocks += _finding(number, finding)
     blocks += _quiet(quiet)
+    blocks += _tries(report)
     blocks += _changes(report)
     blocks += _listed("Notes", [plain(note) for note in report.notes])
     blocks += _listed("Missing parts", [f"{plain(m.part)}: {plain(m.why)}" for m in report.missing])
     environment = sorted(report.environment.items())
     blocks += _listed("Environment", [f"{plain(name)}: {code(value)}" for name, value in environment])
     return "\n\n".join(blocks) + "\n"
-
-
-def plain(text: str, limit: int = words.LIMIT) -> str:
-    """``text`` as one line that Markdown shows as it is: no markup, HTML, links or mentions come of it."""
-    shown = words.clean(text, limit).strip()
-    shown = shown.replace("&", "&amp;")
-    shown = _SPECIAL.sub(r"\\\g<0>", shown)
-    shown = _LEADING.sub(lambda m: m[0] + "\\" if m[0].isdigit() else "\\" + m[0], shown)
-    return _REFERENCE.sub(r"\g<0><!-- -->", shown).replace("|", "&#124;")
-
-
-def code(text: str) -> str:
-    """``text`` as inline code, also inside a table; empty for an empty text."""
-    shown = words.clean(text)
-    if not shown.strip():
-        return ""
-    if "`" in shown or "|" in shown:
-        return f"<code>{_PUNCTUATION.sub(lambda m: f'&#{ord(m[0])};', shown.strip())}</code>"
-    return f"` {shown} `" if shown[0] == shown[-1] == " " else f"`{shown}`"
-
-
-def _fenced(lines: Sequence[str], most: int) -> str:
-    shown = [words.clean(line) for line in lines[:most]]
-    if len(lines) > most:
-        shown.append(f"# {len(lines) - most} more in the JSON report")
-    longest = max((len(run) for line in shown for run in re.findall("`+", line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return "\n".join([f"{fence}python", *shown, fence])
-
-
-def _table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    shown = [head, ["---"] * len(head), *lines]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in shown)
 
 
 def _listed(title: str, items: Sequence[str]) -> list[str]:
@@ -88,17 +54,19 @@ def _listed(title: str, items: Sequence[str]) -> list[str]:
 
 
 def _inputs(report: ReportData) -> list[str]:
-    table = rows.input_rows(report)
-    if not table:
+    found = rows.input_rows(report)
+    if not found:
         return []
     lines = [
         (code(r.input), r.axis, code(r.name), plain(r.declared), plain(r.example), plain(r.admitted))
-        for r in table[:_MOST_INPUTS]
+        for r in found[:_MOST_INPUTS]
     ]
     head = ("Input", "Axis", "Name", "Declared", "Example", "Admitted")
-    left = len(table) - _MOST_INPUTS
-    more = [f"{words.count(left, 'row')} left out; the JSON report has them."] if left > 0 else []
-    return ["## Inputs", _table(head, lines), *more]
+    return ["## Inputs", table(head, lines), *_left_out(len(found) - _MOST_INPUTS)]
+
+
+def _left_out(left: int) -> list[str]:
+    return [f"{words.count(left, 'row')} left out; the JSON report has them."] if left > 0 else []
 
 
 def _finding(number: int, finding: Finding) -> list[str]:
@@ -106,16 +74,78 @@ def _finding(number: int, finding: Finding) -> list[str]:
     claim = f"**{plain(words.headline(finding), 2000)}**"
     blocks = [f"### Finding {number}: {finding.verdict}", claim, _facts(finding)]
     if finding.guards:
-        warned = "The exported model is known to be right only where all of these hold:"
-        blocks += [warned if finding.warns else "Guards:", _fenced(finding.guards, _MOST_GUARDS)]
+        blocks += guards(finding, _MOST_GUARDS)
     if finding.onnx_nodes:
-        table = [(code(n.op_type), code(n.name), plain(n.where)) for n in finding.onnx_nodes[:_MOST_LISTED]]
-        blocks += ["ONNX nodes that carry the size:", _table(("Operator", "Node", "Where"), table)]
+        blocks += onnx_nodes(finding.onnx_nodes[:_MOST_LISTED])
     if finding.counterexample:
         blocks += _proof(finding.counterexample)
+    if finding.ladder:
+        blocks += ladder(finding.ladder)
+    if finding.decomposition:
+        blocks += decomposition(finding.decomposition, finding, _MOST_LINES)
+    if finding.reproduction:
+        blocks += ["Reproduction:", *reproduction(finding.reproduction, 2 * _MOST_LINES)]
     if finding.repair:
         blocks.append(f"Repair: {plain(finding.repair)}")
     return [*blocks, f"Next: {plain(words.next_move(finding))}"]
+
+
+def guards(finding: Finding, most: int | None) -> list[str]:
+    """The conditions of a finding; ``most`` None: all."""
+    warned = "The exported model is known to be right only where all of these hold:"
+    shown = [words.clean(guard) for guard in finding.guards]
+    return [warned if finding.warns else "Guards:", fenced(shown, "python", most)]
+
+
+def onnx_nodes(nodes: Sequence[OnnxNode]) -> list[str]:
+    """The ONNX nodes that carry a baked size."""
+    lines = [(code(n.op_type), code(n.name), plain(n.where)) for n in nodes]
+    return ["ONNX nodes that carry the size:", table(("Operator", "Node", "Where"), lines)]
+
+
+def ladder(found: Ladder) -> list[str]:
+    """Each stage's program at the counterexample's sizes, and the first node that differs."""
+    lines = []
+    for row in proofs.rung_rows(found):
+        state = f"**{plain(row.state)}**" if row.first else plain(row.state)
+        lines.append((plain(row.program), state, code(row.gave)))
+    sizes = code(words.shapes(found.sizes)) or "the same inputs"
+    blocks = [f"Ladder at {sizes}:", table(("Program", "Outcome", "It gave"), lines), plain(proofs.ladder_claim(found))]
+    return [*blocks, *differing_node(found.node)] if found.node else blocks
+
+
+def differing_node(found: DifferingNode) -> list[str]:
+    """Which node it is, where it comes from, and what it should give."""
+    facts = {
+        "First differing node": code(proofs.node(found)),
+        "Source": code(proofs.node_place(found)),
+        "Should give": code(words.shorter(found.expected)),
+        "Gives": code(words.shorter(found.got)),
+    }
+    return ["\n".join(f"- {name}: {value}" for name, value in facts.items() if value)]
+
+
+def decomposition(found: Decomposition, finding: Finding, most: int | None) -> list[str]:
+    """The operator before and after, the nodes that matter marked; ``most`` lines each, None: all."""
+    titles = proofs.sides(found, finding)
+    shown = zip(titles, (found.before, found.after), strict=True)
+    return [
+        block
+        for title, side in shown
+        if side
+        for block in (f"{title}:", fenced(proofs.graph_lines(side), "text", most))
+    ]
+
+
+def reproduction(found: Reproduction, most: int | None) -> list[str]:
+    """The script and what it printed, or why there is none; ``most`` lines each, None: all."""
+    blocks = [plain(proofs.script_claim(found), 2 * words.LIMIT)]
+    if not found.script:
+        return blocks
+    blocks.append(fenced(proofs.lines(found.script), "python", most))
+    if found.output:
+        blocks += ["It printed:", fenced(proofs.lines(found.output), "text", most)]
+    return blocks
 
 
 def _facts(finding: Finding) -> str:
@@ -145,7 +175,7 @@ def _proof(proof: Counterexample) -> list[str]:
     ]
     sizes = code(words.shapes(proof.sizes)) or "the same inputs"
     own = f" ({plain(words.alone(proof))})" if proof.scope == "operator" else ""
-    return [f"Counterexample at {sizes}{own}:", _table(("Run", "Result"), lines)]
+    return [f"Counterexample at {sizes}{own}:", table(("Run", "Result"), lines)]
 
 
 def _quiet(findings: Sequence[tuple[int, Finding]]) -> list[str]:
@@ -159,10 +189,22 @@ def _quiet(findings: Sequence[tuple[int, Finding]]) -> list[str]:
     return [*blocks, "</details>"]
 
 
+def _tries(report: ReportData) -> list[str]:
+    if not report.tries:
+        return []
+    shown, left = proofs.try_rows(report.tries, _MOST_TRIES)
+    lines = [(code(r.sizes), plain(r.scope), plain(r.state), code(r.text)) for r in shown]
+    counted = plain(proofs.try_count(report.tries))
+    return ["## What was run", counted, table(("Sizes", "Of", "Outcome", "What"), lines), *_left_out(left)]
+
+
 def _changes(report: ReportData) -> list[str]:
     if not report.changes:
         return []
     shown, left = rows.change_rows(report, _MOST_CHANGES)
-    table = [(plain(r.stage), code(r.guards), code(r.origin), plain(r.effect)) for r in shown]
-    more = [f"{words.count(left, 'row')} left out; the JSON report has them."] if left else []
-    return ["## What each stage added", _table(("Stage", "Guards", "Origin", "Effect"), table), *more]
+    lines = [(plain(r.stage), code(r.guards), code(r.origin), plain(r.effect)) for r in shown]
+    return [
+        "## What each stage added",
+        table(("Stage", "Guards", "Origin", "Effect"), lines),
+        *_left_out(left),
+    ]

@@ -2,48 +2,118 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import IO
 
 from guarddiff.core.finding import Finding
 from guarddiff.core.report import ReportData
-from guarddiff.render import rows, words
+from guarddiff.render import proofs, rows, words
 
 WIDTH = 110
 MOST_LINES = 10
 _LABEL = 16
 _MOST_ROWS = 40
 _CELL = 40
+_MOST_TRIES = 12
+_MOST_SCRIPT = 60
+_MOST_OUTPUT = 20
+
+_LABELS = (
+    "where",
+    "operator",
+    "rule",
+    "guards",
+    "ONNX nodes",
+    "not tried",
+    "why",
+    "tried at",
+    "PyTorch",
+    "ONNX Runtime",
+    "ladder",
+    "first node",
+    "reproduction",
+    "it printed",
+    "next",
+)
+_RESET = "\x1b[0m"
+_COLORS = {
+    "title": "\x1b[1m",
+    "label": "\x1b[36m",
+    "confirmed": "\x1b[1;31m",
+    "specialized": "\x1b[1;31m",
+    "unconfirmed": "\x1b[1;33m",
+    "incomplete": "\x1b[1;33m",
+    "clean": "\x1b[1;32m",
+}
 
 
 def warning_text(finding: Finding) -> str:
     """What the user has to hear of ``finding``: at most ten lines."""
-    where = _labelled("where", words.where(finding))
+    where = _labelled("where", _where(finding))
     lines = [*_head(finding), *where, *_labelled("operator", words.operator(finding))]
     proof = finding.counterexample
     if proof and (finding.stage == "declare" or proof.kind == "rejected_input"):
         lines += _labelled("why", words.clean(finding.reason), most=1 if where else 2)
     elif finding.origin.rule:
         lines += _labelled("rule", words.rule(finding.origin.rule))
+    else:
+        lines += _node(finding)
     lines += _proof(finding)
     lines += _labelled("next", words.next_move(finding), most=2)
     return "\n".join(words.clean(line, WIDTH) for line in lines[:MOST_LINES])
 
 
-def render(report: ReportData) -> str:
-    """The whole report for a terminal."""
+def wants_color(stream: IO[str]) -> bool:
+    """Whether text for ``stream`` should be coloured: on a terminal only.
+
+    ``NO_COLOR`` (not empty) says no wherever it is; else ``FORCE_COLOR`` (not empty, not ``0``) says yes.
+    """
+    if os.environ.get("NO_COLOR"):
+        return False
+    forced = os.environ.get("FORCE_COLOR", "")
+    if forced:
+        return forced != "0"
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def render(report: ReportData, color: bool = False) -> str:
+    """The whole report for a terminal; ``color`` adds escape sequences for colours and nothing else."""
     model = f" of {words.clean(report.model, 80)}" if report.model else ""
+    title = _paint(f"guarddiff report{model}: ", "title", color) + _paint(report.status, report.status, color)
     sections = [
-        [f"guarddiff report{model}: {report.status}", *textwrap.wrap(words.summary(report), WIDTH)],
+        [title, *textwrap.wrap(words.summary(report), WIDTH)],
         [f"The export raised: {words.clean(report.error)}"] if report.error else [],
         _table(report),
-        *(_finding(number, finding) for number, finding in enumerate(report.findings, 1) if finding.warns),
+        *(
+            _painted(finding_lines(number, finding), finding.verdict, color)
+            for number, finding in enumerate(report.findings, 1)
+            if finding.warns
+        ),
         _quiet(report),
+        _tries(report),
         _listed("Notes", (words.clean(note) for note in report.notes)),
         _listed("Missing", (f"{words.clean(m.part, 80)}: {words.clean(m.why)}" for m in report.missing)),
         _environment(report),
     ]
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+
+
+def _paint(shown: str, style: str, color: bool) -> str:
+    return f"{_COLORS[style]}{shown}{_RESET}" if color and style in _COLORS else shown
+
+
+def _painted(lines: list[str], verdict: str, color: bool) -> list[str]:
+    """The lines of a finding with its heading and labels coloured."""
+    if not color:
+        return lines
+    body = [_paint(line[:_LABEL], "label", True) + line[_LABEL:] if _has_label(line) else line for line in lines[1:]]
+    return [_paint(lines[0], verdict, True), *body]
+
+
+def _has_label(line: str) -> bool:
+    return any(line.startswith(f"  {label}".ljust(_LABEL)) for label in _LABELS)
 
 
 def _head(finding: Finding) -> list[str]:
@@ -87,8 +157,8 @@ def _proof(finding: Finding) -> list[str]:
     ]
 
 
-def _finding(number: int, finding: Finding) -> list[str]:
-    """One finding with its guards and nodes as well."""
+def finding_lines(number: int, finding: Finding) -> list[str]:
+    """One finding with its guards, nodes, ladder and reproduction as well."""
     nodes = [
         f"{words.clean(n.op_type, 40)} {words.clean(n.name, 60)}: {words.clean(n.where, 80)}"
         for n in finding.onnx_nodes
@@ -97,15 +167,82 @@ def _finding(number: int, finding: Finding) -> list[str]:
     return [
         f"Finding {number}, {finding.verdict}",
         *textwrap.wrap(words.headline(finding), WIDTH, subsequent_indent="  "),
-        *_labelled("where", words.where(finding)),
+        *_labelled("where", _where(finding)),
         *_labelled("operator", words.operator(finding)),
         *_labelled("rule", words.rule(finding.origin.rule) if finding.origin.rule else ""),
         *_labelled("guards", words.some([words.clean(g, 80) for g in finding.guards], 8), most=4),
         *_labelled("ONNX nodes", words.some(nodes, 4), most=4),
         *_proof(finding),
         *_labelled("why", words.clean(finding.reason) if proven else "", most=3),
+        *_ladder(finding),
         *_labelled("next", words.next_move(finding), most=3),
+        *_reproduction(finding),
     ]
+
+
+def _where(finding: Finding) -> str:
+    """Where it is in the model; where the origin tells nothing, the place of the first node that differs."""
+    found = proofs.differing(finding)
+    return words.where(finding) or (proofs.node_place(found) if found else "")
+
+
+def _node(finding: Finding, most: int = 1) -> list[str]:
+    """The first node that differs; nothing where it is not known."""
+    found = proofs.differing(finding)
+    return _labelled("first node", proofs.node(found), most) if found else []
+
+
+def _ladder(finding: Finding) -> list[str]:
+    """One line for each rung, and the first node that differs."""
+    if finding.ladder is None:
+        return []
+    table = proofs.rung_rows(finding.ladder)
+    wide = max((len(row.program) for row in table), default=0)
+    lines: list[str] = []
+    for row in table:
+        mark = "  <-- first" if row.first else ""
+        gave = f": {row.gave}" if row.gave else ""
+        head = f"{row.program.ljust(wide)}  {row.state}{mark}{gave}"
+        lines += _labelled("" if lines else "ladder", head)
+    found = finding.ladder.node
+    lines += _node(finding, most=2)
+    if found:
+        lines += _labelled("", proofs.node_place(found))
+        lines += _labelled("", f"should give: {words.shorter(found.expected)}" if found.expected else "")
+        lines += _labelled("", f"gives: {words.shorter(found.got)}" if found.got else "")
+    return lines
+
+
+def _reproduction(finding: Finding) -> list[str]:
+    """The script and what it printed, or why there is none."""
+    found = finding.reproduction
+    if found is None:
+        return []
+    lines = _labelled("reproduction", proofs.script_claim(found), most=3)
+    if found.script:
+        lines += ["", *_indented(proofs.lines(found.script), _MOST_SCRIPT)]
+    if found.script and found.output:
+        lines += ["", "  it printed", *_indented(proofs.lines(found.output), _MOST_OUTPUT)]
+    return lines
+
+
+def _indented(lines: Sequence[str], most: int) -> list[str]:
+    left = len(lines) - most
+    more = [f"    … and {words.count(left, 'line')} more"] if left > 0 else []
+    return [f"    {line}".rstrip() for line in lines[:most]] + more
+
+
+def _tries(report: ReportData) -> list[str]:
+    """What was run, those that do not agree first."""
+    if not report.tries:
+        return []
+    shown, left = proofs.try_rows(report.tries, _MOST_TRIES)
+    lines = [
+        words.clean(f"- {row.sizes} ({row.scope}): {row.state}{f', {row.text}' if row.text else ''}", WIDTH)
+        for row in shown
+    ]
+    more = [f"… and {words.count(left, 'run')} more"] if left else []
+    return [f"Tried, {proofs.try_count(report.tries)}:", *lines, *more]
 
 
 def _table(report: ReportData) -> list[str]:
@@ -142,5 +279,6 @@ def _listed(title: str, items: Iterable[str]) -> list[str]:
 
 
 def _environment(report: ReportData) -> list[str]:
-    parts = [f"{words.clean(k, 40)} {words.clean(v, 80)}" for k, v in sorted(report.environment.items())]
+    shown = [(k, v) for k, v in sorted(report.environment.items()) if k not in words.DETAILS]
+    parts = [f"{words.clean(k, 40)} {words.clean(v, 80)}" for k, v in shown]
     return textwrap.wrap("Environment: " + ", ".join(parts), WIDTH, break_on_hyphens=False) if parts else []

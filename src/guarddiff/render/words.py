@@ -52,6 +52,9 @@ EFFECTS: dict[Effect, str] = {
     "none": "excludes nothing that was declared",
 }
 
+DETAILS = frozenset({"os", "libc", "python_bits", "python_platform", "debug_build", "cuda_build", "rocm_build", "cuda"})
+"""Parts of the environment that only an upstream filing needs."""
+
 _TO_TRY: tuple[tuple[str, str], ...] = (
     (
         r"onnx ?runtime.*(not installed|missing|not found)|\b(no|without|install|named) '?onnx ?runtime",

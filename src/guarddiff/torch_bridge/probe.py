@@ -78,20 +78,78 @@ def missing_names() -> tuple[Missing, ...]:
     return tuple(lost)
 
 
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "torchaudio",
+    "triton",
+    "onnx",
+    "onnxscript",
+    "onnx-ir",
+    "onnxruntime",
+    "onnxruntime-gpu",
+    "ml_dtypes",
+    "numpy",
+    "sympy",
+    "guarddiff",
+)
+
+
 def versions() -> dict[str, str]:
-    """Versions of what takes part in an export, and the platform; no host or user name."""
+    """Versions of what takes part in an export, the platform, and how torch was built; no host or user name."""
     return dict(_versions())
 
 
 @lru_cache(maxsize=1)
 def _versions() -> dict[str, str]:
-    import platform
     from importlib import metadata
 
-    found = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
-    for package in ("torch", "torchvision", "onnx", "onnxscript", "onnx-ir", "onnxruntime", "numpy", "guarddiff"):
+    found = {**_python(), **_build()}
+    for package in PACKAGES:
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
     return dict(sorted(found.items()))
+
+
+def _python() -> dict[str, str]:
+    """Python and the operating system. No process is started, and the kernel's own name is cut to its numbers."""
+    import platform
+    import re
+    import sys
+
+    libc, libc_version = platform.libc_ver()
+    kernel = re.match(r"\d+(\.\d+)*", platform.release())
+    with_libc = f"with-{libc}{libc_version}" if libc else ""
+    parts = [platform.system(), kernel[0] if kernel else "", platform.machine(), with_libc]
+    try:
+        system = platform.freedesktop_os_release().get("PRETTY_NAME") or platform.system()
+    except OSError:
+        system = platform.system()
+    found = {
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "os": f"{system} ({platform.machine()})",
+        "libc": f"{libc}-{libc_version}" if libc else "",
+        "python_bits": str(sys.maxsize.bit_length() + 1),
+        "python_platform": "-".join(filter(None, parts)),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _build() -> dict[str, str]:
+    """How torch was built. CUDA that is not in use is not asked for: that would start its driver."""
+    torch: Any = importlib.import_module("torch")
+    cuda, rocm = torch.version.cuda, torch.version.hip
+    available = "not asked"
+    if not cuda and not rocm:
+        available = "False"
+    elif torch.cuda.is_initialized():
+        available = "True"
+    return {
+        "debug_build": str(torch.version.debug),
+        "cuda_build": str(cuda or "None"),
+        "rocm_build": str(rocm or "N/A"),
+        "cuda": available,
+    }
