@@ -1,0 +1,180 @@
+"""Minimal reproductions: for each confirmed finding a standalone script that was seen to show the difference."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from guarddiff.core.finding import Finding, dimension_sizes
+from guarddiff.core.log import say
+from guarddiff.core.privacy import scrub
+from guarddiff.core.proof import Reproduction
+from guarddiff.replay import isolate, operator_source, script, shrink
+from guarddiff.replay.prove import Prover
+from guarddiff.replay.run import Unavailable, one_line
+from guarddiff.replay.script import Sketch
+from guarddiff.replay.workbench import Shown, Workbench, fresh
+
+MOST_LINES = 40
+_FRESH_SHARE = 15.0
+"""Seconds that are set aside for the run in a fresh process."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What the user gave to ``torch.onnx.export`` that matters here.
+
+    ``parameters`` are those of ``forward``, in order; ``dynamic_shapes`` and ``dynamic_axes`` are the user's own objects.
+    """
+
+    parameters: tuple[str, ...] = ()
+    dynamic_shapes: Any = None
+    dynamic_axes: Any = None
+    input_names: tuple[str, ...] | None = None
+    opset_version: int | None = None
+    optimize: bool = True
+
+
+def reproductions(
+    findings: Sequence[Finding], prover: Prover, call: Call, deadline_seconds: float = 120.0
+) -> list[Finding]:
+    """The findings, every confirmed one with its reproduction. Never raises: what went wrong becomes ``reason``."""
+    found = list(findings)
+    wanted = [index for index, finding in enumerate(findings) if finding.verdict == "confirmed"]
+    if not wanted:
+        return found
+    end = time.monotonic() + deadline_seconds
+    ran: dict[str, Shown | None] = {}
+    try:
+        with Workbench(end) as bench:
+            for place, index in enumerate(wanted):
+                share = (end - time.monotonic()) / (len(wanted) - place)
+                made = _one(found[index], _Work(prover, call, bench, time.monotonic() + share, ran))
+                found[index] = replace(found[index], reproduction=made)
+    except Exception as error:
+        say(logging.ERROR, "guarddiff could not make reproductions", error)
+        for index in wanted:
+            if found[index].reproduction is None:
+                found[index] = replace(found[index], reproduction=_none(f"making it failed ({one_line(error)})"))
+    return found
+
+
+def _none(reason: str) -> Reproduction:
+    return Reproduction(reason=f"no small script was found that shows the difference: {reason}")
+
+
+@dataclass
+class _Work:
+    """What the making of one reproduction needs; ``end`` is when it has to be done."""
+
+    prover: Prover
+    call: Call
+    bench: Workbench
+    end: float
+    ran: dict[str, Shown | None]
+    reasons: list[str] = field(default_factory=list)
+
+    def shows(self, sketch: Sketch) -> Shown | None:
+        return self.bench.shows(script.render(sketch))
+
+    def time_left(self) -> bool:
+        return time.monotonic() < self.end - _FRESH_SHARE
+
+
+def _one(finding: Finding, work: _Work) -> Reproduction:
+    try:
+        if finding.counterexample is None:
+            return _none("the finding has no counterexample")
+        for level in (_operators,):
+            for sketch in _sketches(level, finding, work):
+                made = _attempt(finding, sketch, work)
+                if made is not None:
+                    return made
+        why = "; ".join(dict.fromkeys(work.reasons)) or "neither the operator nor a part of the model's code shows it"
+        return _none(why)
+    except Exception as error:
+        say(logging.ERROR, "guarddiff could not make a reproduction", error)
+        return _none(f"making it failed ({one_line(error)})")
+
+
+def _sketches(level: Callable[..., Iterator[Sketch]], finding: Finding, work: _Work) -> Iterator[Sketch]:
+    """The candidates of one level; what keeps it from giving any becomes a reason."""
+    try:
+        yield from level(finding, work)
+    except (isolate.NotIsolable, Unavailable) as error:
+        work.reasons.append(str(error))
+
+
+def _attempt(finding: Finding, sketch: Sketch, work: _Work) -> Reproduction | None:
+    """The reproduction from this sketch, made small and run in a fresh process; None where it does not show it."""
+    sketch = replace(sketch, heading=_heading(finding))
+    shown = work.shows(sketch)
+    if shown is None:
+        return None
+    shrinker = shrink.Shrinker(sketch, shown, work.shows, work.time_left)
+    shrink.reduce(shrinker)
+    for candidate in (shrinker.best, sketch):
+        text = _short(candidate)
+        if text is None:
+            work.reasons.append(f"the smallest script has more than {MOST_LINES} lines")
+            continue
+        if text not in work.ran:
+            work.ran[text] = fresh(text, max(5.0, work.bench.deadline - time.monotonic()))
+        done = work.ran[text]
+        if done is not None:
+            return Reproduction(text, scrub(done.output.rstrip("\n")), candidate.scope)  # type: ignore[arg-type]
+        work.reasons.append("the script did not show the difference in a fresh process")
+    return None
+
+
+def _short(sketch: Sketch) -> str | None:
+    """The script in at most MOST_LINES lines; None where it is longer."""
+    for blank in (True, False):
+        text = script.render(sketch, blank)
+        if len(text.splitlines()) <= MOST_LINES:
+            return text
+    return None
+
+
+def _heading(finding: Finding) -> str:
+    what = finding.op if finding.op != "unknown" else "the exported model"
+    what = " ".join(scrub(what).split())[:60]
+    return f"{what} ({finding.stage}): PyTorch and ONNX Runtime differ at other sizes (torch {torch.__version__})"
+
+
+def _operators(finding: Finding, work: _Work) -> Iterator[Sketch]:
+    """The operator alone: with the user's way of declaring, then with ``Dim.AUTO``."""
+    prover = work.prover
+    if finding.origin.node is None or finding.origin.branch or prover.tools.captured is None:
+        return
+    cut = isolate.cut(prover.tools.captured, finding.origin.node, prover.tools.size_text)
+    point = {**prover.sizes, **_point(finding, prover)}
+    own = _own_inputs(finding, prover)
+    for declare in (_named, lambda _: "torch.export.Dim.AUTO"):
+        yield operator_source.sketch(cut, prover.sizes, point, declare, own)
+
+
+def _named(size: int | str) -> str:
+    name = "".join(c if c.isalnum() else "_" for c in str(size)).strip("_")
+    return repr(name if name.isidentifier() else f"d_{name}")
+
+
+def _point(finding: Finding, prover: Prover) -> dict[str, int]:
+    shapes = finding.counterexample.sizes if finding.counterexample is not None else {}
+    return dimension_sizes(prover.dims, shapes)[0]
+
+
+def _own_inputs(finding: Finding, prover: Prover) -> Mapping[str, tuple[torch.Tensor, torch.Tensor]]:
+    """The model's inputs by ONNX name at the example's and at the counterexample's sizes."""
+    example = prover.example
+    shapes = dict(finding.counterexample.sizes) if finding.counterexample is not None else {}
+    return {
+        name: (leaf, other)
+        for name, leaf, other in zip(example.names, example.leaves, example.at(shapes))
+        if name and isinstance(leaf, torch.Tensor) and isinstance(other, torch.Tensor)
+    }

@@ -1,0 +1,187 @@
+"""Run candidate scripts: many of them in one process of their own, the last one by itself in a fresh process."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+CANDIDATE_SECONDS = 30.0
+"""No candidate may take longer; most take less than a second."""
+START_SECONDS = 90.0
+FRESH_SECONDS = 120.0
+
+_KEPT = re.compile(
+    r"PATH|HOME|LANG|LC_\w+|TMPDIR|TEMP|TMP|SYSTEMROOT|WINDIR|COMSPEC|LD_\w+|DYLD_\w+|OMP_\w+|MKL_\w+|KMP_\w+"
+    r"|OPENBLAS_\w+|CUDA_VISIBLE_DEVICES|TORCH_ONNX_\w+"
+)
+"""Environment variables that a script in its own process is given."""
+_KINDS = {"shape": ("shape",), "values": ("values",), "rejected_input": ("rejected_input",)}
+_AGREES, _DIFFERS, _RAISED = ": equal", ": different", "ONNX Runtime raised "
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a script that shows the difference printed, and the kind of the difference: ``shape``, ``values``,
+    ``runtime_error`` or ``rejected_input``."""
+
+    output: str
+    kind: str
+
+
+def read(output: str, code: int) -> Shown | None:
+    """What a script showed: None unless both agree at the example's sizes and differ at the others."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    if code != 1 or len(lines) != 2 or not lines[0].endswith(_AGREES):
+        return None
+    last = lines[1]
+    if _RAISED in last:
+        return Shown(output, "rejected_input" if "invalid dimensions for input" in last else "runtime_error")
+    if not last.endswith(_DIFFERS):
+        return None
+    torch_gave, _, runtime_gave = last.removesuffix(_DIFFERS).partition("; ONNX Runtime ")
+    same = torch_gave.partition("PyTorch ")[2] == runtime_gave
+    return Shown(output, "values" if same else "shape")
+
+
+class Workbench:
+    """A process that runs candidates. Use as a context manager; it starts at once and ends with the block.
+
+    ``tried`` counts the candidates; ``last_error`` is the exception that ended the last one, for a reason.
+    """
+
+    def __init__(self, deadline: float) -> None:
+        self.deadline = deadline
+        self.tried = 0
+        self.last_error = ""
+        self._known: dict[str, Shown | None] = {}
+        self._process: subprocess.Popen[str] | None = None
+        self._answers: queue.Queue[str | None] = queue.Queue()
+        self._ready = False
+
+    def __enter__(self) -> Workbench:
+        self._start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop()
+
+    def shows(self, text: str) -> Shown | None:
+        """The difference that the script shows; None where it shows none, fails, or no time is left."""
+        if text not in self._known:
+            answer = self._ask(text)
+            self.last_error = str(answer.get("error", ""))
+            usable = answer.get("steady", False) and not self.last_error
+            self._known[text] = read(answer["output"], answer["code"]) if usable else None
+        return self._known[text]
+
+    def _ask(self, text: str) -> dict[str, Any]:
+        left = self.deadline - time.monotonic()
+        if left <= 0:
+            return {"error": "the time was used up"}
+        self.tried += 1
+        try:
+            if self._process is None:
+                self._start()
+            if not self._ready:
+                self._receive(min(START_SECONDS, left))
+                self._ready = True
+            stdin = self._process.stdin if self._process is not None else None
+            if stdin is None:
+                raise OSError("no process")
+            stdin.write(json.dumps({"text": text}) + "\n")
+            stdin.flush()
+            return self._receive(min(CANDIDATE_SECONDS, max(0.1, self.deadline - time.monotonic())))
+        except (OSError, queue.Empty, ValueError) as error:
+            self._stop()
+            return {"error": f"the script ended its process or took too long ({type(error).__name__})"}
+
+    def _receive(self, seconds: float) -> dict[str, Any]:
+        line = self._answers.get(timeout=seconds)
+        if line is None:
+            raise OSError("the process ended")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def _start(self) -> None:
+        code = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); sys.argv[1:] = []\n"
+        code += "from guarddiff.torch_bridge.workbench import serve; serve()"
+        paths = [os.path.abspath(path) for path in sys.path if path]
+        package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        self._answers = queue.Queue()
+        self._ready = False
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", code, json.dumps([*paths, package])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+        )
+        reader = threading.Thread(target=_forward, args=(self._process.stdout, self._answers), daemon=True)
+        reader.start()
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                try:
+                    stream.close()
+                except OSError:
+                    continue
+        process.wait()
+
+
+def _forward(stream: IO[str] | None, answers: queue.Queue[str | None]) -> None:
+    try:
+        for line in stream or ():
+            answers.put(line)
+    except ValueError:  # closed while being read
+        pass
+    answers.put(None)
+
+
+def fresh(text: str, seconds: float = FRESH_SECONDS) -> Shown | None:
+    """Run the script by itself as ``python script.py`` in an empty folder and with a small environment; what it showed,
+    None where it did not."""
+    with tempfile.TemporaryDirectory(prefix="reproduction-") as folder:
+        script = Path(folder) / "reproduction.py"
+        script.write_text(text, encoding="utf-8")
+        try:
+            done = subprocess.run(
+                [sys.executable, script.name],
+                cwd=folder,
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=max(1.0, seconds),
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+    return read(done.stdout, done.returncode)
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if _KEPT.fullmatch(name.upper())}
+    paths = [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    holding = [p for p in paths if any(os.path.isdir(os.path.join(p, n)) for n in ("torch", "onnxruntime", "numpy"))]
+    if holding:  # torch itself was put on the path that way
+        kept["PYTHONPATH"] = os.pathsep.join(holding)
+    return kept
