@@ -92,7 +92,7 @@ def run(call: Call, full: bool) -> Found:
     if not full or call.file is None:
         why = 'the TorchScript exporter leaves none; replay="full" runs the exported file at further sizes'
         return Found(inputs, (), (Missing("guards", why),))
-    found = search.search(_prover(call, leaves, names, inputs), (), (), lambda: None)
+    found = search.search(_prover(call, leaves, names, inputs), (), ())
     findings = tuple(replace(finding, stage="run", op="torch.onnx.export(dynamo=False)") for finding in found.findings)
     return Found(inputs, findings, tuple(found.missing))
 
@@ -119,7 +119,6 @@ def _prover(
     tools = prove.Tools(
         program=_File(call.file),
         captured=None,
-        decomposed=None,
         size_text=lambda size: int(size),
         export_operator=_no_operator,
         fake_accepts=replaying.fake_accepts,

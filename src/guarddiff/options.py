@@ -27,6 +27,11 @@ class Options:
     report_to: ReportTo = None
     sizes: tuple[Mapping[str, int], ...] = ()
 
+    @property
+    def thorough(self) -> bool:
+        """Whether ladders and reproductions are made: with ``replay="full"``, and for a report that is written."""
+        return self.replay == "full" or (self.replay == "findings" and self.report_to is not None)
+
     def __post_init__(self) -> None:
         _choice("on_finding", self.on_finding, get_args(OnFinding))
         _choice("replay", self.replay, get_args(Replay))

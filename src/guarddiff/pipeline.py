@@ -8,25 +8,20 @@ import re
 import threading
 import weakref
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any, TypeVar
 
-import torch
-
-from guarddiff import legacy
+from guarddiff import legacy, proving
 from guarddiff.analysis import attribute, constants, notes
 from guarddiff.core.errors import ReportWriteError, SpecializationError
-from guarddiff.core.evidence import Evidence
 from guarddiff.core.finding import Finding
 from guarddiff.core.log import say
 from guarddiff.core.privacy import scrub
 from guarddiff.core.report import Missing, overall
 from guarddiff.options import Options
-from guarddiff.replay import prove, search
-from guarddiff.replay.inputs import Example
 from guarddiff.report import Report
 from guarddiff.torch_bridge import evidence as evidence_of
-from guarddiff.torch_bridge import hooks, onnx_nodes, probe, replaying
+from guarddiff.torch_bridge import hooks, onnx_nodes, probe
 from guarddiff.torch_bridge.record import Recording
 
 _Part = TypeVar("_Part")
@@ -46,7 +41,8 @@ class Pipeline:
     def __init__(self, options: Options, call: legacy.Call | None = None) -> None:
         self.options = options
         self._call = call
-        self.recording = Recording(on_program=self._on_program)
+        self.recording = Recording(on_program=self._on_program, keep_unoptimized=options.thorough)
+        self.wrong_sizes = ""
         self.report: Report | None = None
         self._missing: list[Missing] = []
 
@@ -119,7 +115,12 @@ class Pipeline:
         report.changes = tuple(found.changes)
         self._missing += [Missing("the dimension of a guard", text) for text in found.unplaced]
         report.notes = self._guarded("the notes", lambda: notes.fixed_outputs(evidence), ())
-        findings = self._guarded("the verdicts", lambda: self._verdicts(evidence, inputs, found), found.findings)
+        job = proving.Job(recording, evidence, inputs, found, self.options)
+        kept = proving.Proved(found.findings)
+        proved = self._guarded("the verdicts", lambda: proving.prove(job, self._guarded), kept)
+        findings, report.tries = proved.findings, proved.tries
+        self._missing += proved.missing
+        self.wrong_sizes = proved.wrong_sizes
         report.findings = tuple(self._guarded("the ONNX nodes", lambda: self._with_nodes(findings), findings))
         return report
 
@@ -131,62 +132,6 @@ class Pipeline:
         seen = self._guarded("the exported file", lambda: legacy.run(call, full), legacy.Found())
         self._missing += seen.missing
         return Report(model=type(call.model).__name__, inputs=seen.inputs, findings=seen.findings)
-
-    def _verdicts(self, evidence: Evidence, inputs: evidence_of.Inputs, found: attribute.Attribution) -> list[Finding]:
-        full = self.options.replay == "full"
-        if self.options.replay == "off":
-            return [
-                dataclasses.replace(f, reason=_join(f.reason, 'replay="off": nothing was run')) for f in found.findings
-            ]
-        if not found.findings and not full:
-            return []
-        prover = self._prover(evidence, inputs)
-        if prover is None:
-            why = "a program that was exported before has no example inputs to run"
-            return [dataclasses.replace(f, reason=_join(f.reason, why)) for f in found.findings]
-        proved = [self._specialized_before(finding) for finding in prover.prove(found.findings)]
-        if full and self.recording.program is not None:
-            kept = search.Found(proved)
-            outcome = self._guarded(
-                "runs at further sizes", lambda: search.search(prover, proved, found.small, self._unoptimized), kept
-            )
-            proved, self._missing = outcome.findings, [*self._missing, *outcome.missing]
-        return proved
-
-    def _specialized_before(self, finding: Finding) -> Finding:
-        """A program that was specialized when it was made can't be the reference for what was lost then."""
-        is_program = isinstance(self.recording.model, torch.export.ExportedProgram)
-        if not is_program or finding.stage != "capture" or finding.verdict not in ("inherent", "harmless"):
-            return finding
-        why = "the program was specialized before it came here, and the module it was made from is not at hand"
-        return dataclasses.replace(finding, verdict="unconfirmed", reason=why)
-
-    def _prover(self, evidence: Evidence, inputs: evidence_of.Inputs) -> prove.Prover | None:
-        recording = self.recording
-        example = _example(recording, inputs)
-        if example is None:
-            return None
-        tools = prove.Tools(
-            program=recording.program,
-            captured=recording.captured,
-            decomposed=recording.decomposed,
-            mutated=evidence_of.mutated_parameters(recording),
-            size_text=inputs.namer.size,
-            export_operator=lambda module, args, shapes: replaying.export_again(
-                recording, module, args, dynamic_shapes=shapes, optimize=recording.optimize
-            ),
-            onnx_values=cache(partial(onnx_nodes.value_names, recording.program, recording.captured)),
-            fake_accepts=replaying.fake_accepts,
-            flatten=replaying.flatten,
-        )
-        model = recording.model
-        if isinstance(model, torch.export.ExportedProgram):
-            model = model.module()
-        return prove.Prover(tools, model, example, evidence.dims, evidence.declared or {}, evidence.example or {})
-
-    def _unoptimized(self) -> Any:
-        """The same program without the ONNX optimizer, to tell its faults from those of the translation."""
-        return replaying.export_again(self.recording, self.recording.captured, (), optimize=False)
 
     def _with_nodes(self, findings: list[Finding]) -> list[Finding]:
         if not findings or self.recording.program is None:
@@ -214,21 +159,11 @@ class Pipeline:
             return instead
 
 
-def _example(recording: Recording, inputs: evidence_of.Inputs) -> Example | None:
-    """The example inputs with their ONNX names; None for a program that holds none."""
-    parts = evidence_of.example_parts(recording, inputs)
-    return Example(*parts) if parts is not None else None
-
-
 def _text(error: BaseException) -> str:
     words = _ANSI.sub("", str(error))
     if len(words) > 2000:  # torch tells the cause last
         words = f"{words[:400]}\n…\n{words[-1600:]}"
     return scrub(f"{type(error).__name__}: {words}")
-
-
-def _join(first: str, second: str) -> str:
-    return f"{first}; {second}" if first else second
 
 
 def _remember(report: Report) -> None:

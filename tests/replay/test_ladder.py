@@ -1,45 +1,54 @@
+"""The stage ladder on real exports, and on exports of which one stage is spoilt by hand."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import onnx_ir as ir
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from guarddiff.core.proof import Ladder
 from guarddiff.options import Options
 from guarddiff.pipeline import Pipeline
-from guarddiff.replay import compare, ladder
+from guarddiff.replay import ladder
 from guarddiff.replay.inputs import Example
-from guarddiff.replay.run import Eager
-from guarddiff.torch_bridge import hooks
+from guarddiff.replay.onnx_cut import Piece
+from guarddiff.replay.run import Eager, Pair, Session
+from guarddiff.torch_bridge import hooks, onnx_nodes
 from guarddiff.torch_bridge.record import Recording
 
 
 class Model(nn.Module):
-    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
         super().__init__()
         self.function = function
         self.scale = nn.Parameter(torch.tensor(2.0))
         self.register_buffer("shift", torch.tensor(1.0))
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.function(x) * self.scale + self.shift + torch.tensor(0.5)
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x * self.scale) + self.shift + torch.tensor(0.5)
 
 
-def recorded(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, shapes: Any) -> Recording:
-    """A recorded export, with what its stages made."""
+def recorded(function: Callable[[torch.Tensor], Any], x: torch.Tensor, shapes: Any, optimize: bool = True) -> Recording:
     pipeline = Pipeline(Options(replay="off", on_finding="ignore"))
+    pipeline.recording.keep_unoptimized = True
     with hooks.recording(pipeline.recording):
-        torch.onnx.export(Model(function).eval(), (x,), dynamic_shapes=shapes, verbose=False, dynamo=True)
+        torch.onnx.export(
+            Model(function).eval(), (x,), dynamic_shapes=shapes, verbose=False, dynamo=True, optimize=optimize
+        )
     return pipeline.recording
 
 
 @pytest.fixture(scope="module")
 def pooling() -> Recording:
     """Wrong since the decomposition."""
-    return recorded(lambda x: F.adaptive_avg_pool2d(x, (2, 3)), torch.randn(1, 2, 6, 6), ({2: "h", 3: "w"},))
+    return recorded(
+        lambda x: F.adaptive_avg_pool2d(torch.relu(x), (2, 3)), torch.randn(1, 2, 6, 6), ({2: "h", 3: "w"},)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,76 +59,187 @@ def branch() -> Recording:
 
 @pytest.fixture(scope="module")
 def squeezed() -> Recording:
-    """Wrong since the translation."""
-    return recorded(lambda x: x.squeeze(1), torch.randn(3, 1, 4), ({1: "k"},))
+    """Wrong since the translation: ONNX Runtime raises."""
+    return recorded(lambda x: torch.relu(x).squeeze(1), torch.randn(3, 1, 4), ({1: "k"},))
 
 
-def stage_of(recording: Recording, x: torch.Tensor, unoptimized: Callable[[], Any]) -> str:
+@pytest.fixture(scope="module")
+def floored() -> Recording:
+    """Wrong since the translation: a whole number is rounded towards zero there."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        missing = 8 - x.shape[1]
+        return F.pad(x, (missing // 2, missing - missing // 2))
+
+    return recorded(function, torch.randn(2, 4), ({1: "k"},))
+
+
+def programs(recording: Recording, optimized: Any = None) -> ladder.Programs:
+    return ladder.Programs(
+        captured=recording.captured,
+        decomposed=recording.program.exported_program,
+        unoptimized=lambda: Piece(recording.unoptimized) if recording.optimize else None,
+        optimized=optimized or recording.program,
+        exits=lambda program: onnx_nodes.exits(program, recording.captured),
+        origin_of=lambda node: onnx_nodes.origin_of(node, recording.captured),
+    )
+
+
+def climb(recording: Recording, x: torch.Tensor, made: ladder.Programs | None = None) -> Ladder:
+    made = made or programs(recording)
     eager = Eager(recording.model, lambda value: [value])
-    given = Example(recording.args, ("x",), None, lambda leaves, _: (leaves, {}))
-    expected = eager.run(given, [x])
-    return ladder.first_wrong_stage(expected, given, [x], recording.captured, recording.decomposed, unoptimized, eager)
+    example = Example(recording.args, ("x",), None, lambda leaves, _: (leaves, {}))
+    pair = Pair(eager, lambda: Session(made.optimized), example)
+    return ladder.climb(made, pair, example, [x], eager.run(example, [x]))
 
 
-def forbidden() -> Any:
-    raise AssertionError("an earlier stage was to be found")
+def states(found: Ladder) -> dict[str, str]:
+    return {rung.name: rung.state for rung in found.rungs}
+
+
+def test_all_agree_at_the_example(pooling: Recording) -> None:
+    found = climb(pooling, torch.randn(1, 2, 6, 6))
+    assert states(found) == dict.fromkeys(("eager", "captured", "decomposed", "onnx", "optimized"), "agrees")
+    assert (found.stage, found.node, found.sizes) == (None, None, {"x": (1, 2, 6, 6)})
 
 
 def test_capture(branch: Recording) -> None:
-    assert stage_of(branch, torch.randn(9, 3), forbidden) == "capture"
+    found = climb(branch, torch.randn(9, 3))
+    assert states(found)["captured"] == "differs"
+    assert found.stage == "capture"
+    assert "elements differ" in found.rungs[1].text
 
 
 def test_decompose(pooling: Recording) -> None:
-    assert stage_of(pooling, torch.randn(1, 2, 12, 12), forbidden) == "decompose"
+    found = climb(pooling, torch.randn(1, 2, 12, 12))
+    assert states(found) == {
+        "eager": "agrees",
+        "captured": "agrees",
+        "decomposed": "differs",
+        "onnx": "differs",
+        "optimized": "differs",
+    }
+    assert found.stage == "decompose"
+    node = found.node
+    assert node is not None
+    assert (node.graph, node.op, node.fx_node) == ("fx", "aten.avg_pool2d.default", "adaptive_avg_pool2d")
+    assert (node.expected, node.got) == ("(1, 2, 2, 3)", "(1, 2, 4, 6)")
+    assert node.source is not None
+    assert "test_ladder.py" in node.source.file
 
 
-def test_translate(squeezed: Recording) -> None:
-    assert stage_of(squeezed, torch.randn(3, 2, 4), lambda: squeezed.program) == "translate"
+def test_translate_where_onnx_runtime_raises(squeezed: Recording) -> None:
+    found = climb(squeezed, torch.randn(3, 2, 4))
+    assert [states(found)[name] for name in ("captured", "decomposed", "onnx", "optimized")] == [
+        "agrees",
+        "agrees",
+        "raises",
+        "raises",
+    ]
+    assert found.stage == "translate"
+    assert found.node is not None
+    assert (found.node.graph, found.node.op, found.node.fx_node) == ("onnx", "Squeeze", "squeeze")
+    assert "Squeeze node" in found.node.got
 
 
-def test_optimize_where_the_program_without_optimization_is_right(branch: Recording) -> None:
-    assert stage_of(branch, torch.randn(4, 3), lambda: branch.program) == "optimize"
+def test_translate_where_a_size_is_wrong(floored: Recording) -> None:
+    assert states(climb(floored, torch.randn(2, 5)))["onnx"] == "agrees"
+    found = climb(floored, torch.randn(2, 11))
+    assert found.stage == "translate"
+    assert found.node is not None
+    assert (found.node.graph, found.node.op, found.node.expected) == ("onnx", "Div", "a number")
+    assert (found.node.fx_node or "").startswith("floordiv")
 
 
-def test_translate_where_the_program_without_optimization_cannot_be_made(squeezed: Recording) -> None:
+def test_without_the_optimizer_there_is_one_onnx_rung() -> None:
+    recording = recorded(lambda x: x.squeeze(1), torch.randn(3, 1, 4), ({1: "k"},), optimize=False)
+    found = climb(recording, torch.randn(3, 2, 4))
+    assert found.stage == "translate"
+    assert states(found)["onnx"] == "raises"
+    assert states(found)["optimized"] == "skipped"
+    assert found.node is not None
+    assert found.node.op == "Squeeze"
+
+
+def spoilt(recording: Recording, op_type: str, change: Callable[[ir.Node], None]) -> Any:
+    """The optimized program with one node changed, as a faulty optimizer would."""
+    model = recording.program.model.clone()
+    change(next(node for node in model.graph if node.op_type == op_type))
+    return Piece(model)
+
+
+def test_optimize_where_values_are_wrong(branch: Recording) -> None:
+    def change(node: ir.Node) -> None:
+        node.op_type = "Sub"
+
+    found = climb(branch, torch.randn(4, 3), programs(branch, spoilt(branch, "Add", change)))
+    assert found.stage == "optimize"
+    assert states(found)["onnx"] == "agrees"
+    assert states(found)["optimized"] == "differs"
+    assert found.node is not None
+    assert (found.node.graph, found.node.op) == ("onnx", "Sub")
+    assert found.node.fx_node is not None
+
+
+def test_optimize_where_it_raises(squeezed: Recording) -> None:
+    def change(node: ir.Node) -> None:
+        node.attributes["axis"] = ir.AttrInt64("axis", 7)
+        node.op_type = "Softmax"
+
+    found = climb(squeezed, torch.randn(3, 1, 4), programs(squeezed, spoilt(squeezed, "Relu", change)))
+    assert found.stage == "optimize"
+    assert states(found)["optimized"] == "raises"
+    assert found.node is not None
+    assert found.node.op == "Softmax"
+    assert found.node.got.startswith("raises")
+
+
+def test_a_size_that_the_captured_program_has_fixed_is_refused() -> None:
+    recording = recorded(lambda x: x + 1, torch.randn(5, 3), ({0: "n"},))
+    found = climb(recording, torch.randn(5, 4))
+    assert states(found) == {
+        "eager": "agrees",
+        "captured": "refuses",
+        "decomposed": "refuses",
+        "onnx": "refuses",
+        "optimized": "refuses",
+    }
+    assert found.rungs[1].text == "x[1] is fixed at 3"
+
+
+def test_what_is_not_there_is_skipped(squeezed: Recording) -> None:
     def fail() -> Any:
         raise RuntimeError("no")
 
-    assert stage_of(squeezed, torch.randn(3, 2, 4), fail) == "translate"
+    made = programs(squeezed)
+    made.captured, made.unoptimized = None, fail
+    found = climb(squeezed, torch.randn(3, 2, 4), made)
+    assert states(found) == {
+        "eager": "agrees",
+        "captured": "skipped",
+        "decomposed": "agrees",
+        "onnx": "skipped",
+        "optimized": "skipped",
+    }
+    assert found.stage is None
 
 
-def test_a_program_that_cannot_be_called_is_passed_over(squeezed: Recording) -> None:
-    x = torch.randn(3, 2, 4)
-    given = Example((x,), (None,), None, lambda leaves, _: (leaves, {}))
-    assert ladder._run_graph(squeezed.captured, given, [x]) is None
+def test_assertions_do_not_stop_a_right_program() -> None:
+    """`torch._check` becomes an assertion; where it fails the results still are compared."""
 
+    def function(x: torch.Tensor) -> torch.Tensor:
+        torch._check(x.shape[0] < 100)
+        return x * 2
 
-def test_a_program_that_raises_gives_nothing(pooling: Recording) -> None:
-    given = Example(pooling.args, ("x",), None, lambda leaves, _: (leaves, {}))
-    assert ladder._run_graph(pooling.captured, given, [torch.randn(5)]) == []
-
-
-@pytest.mark.parametrize("which", ["captured", "decomposed"])
-def test_a_run_gives_what_the_program_gives_with_weights_buffers_and_constants(branch: Recording, which: str) -> None:
-    x = torch.randn(4, 3)
-    given = Example(branch.args, ("x",), None, lambda leaves, _: (leaves, {}))
-    got = ladder._run_graph(getattr(branch, which), given, [x])
-    assert got is not None
-    assert compare.difference(compare.results([x * 3 * 2 + 1.5]), got) is None
-
-
-def test_runs_leave_the_buffers_as_they_were() -> None:
-    class Counts(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("count", torch.zeros(1))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.count.add_(1)
-            return x + self.count
-
-    program = torch.export.export(Counts(), (torch.zeros(3),))
-    given = Example((torch.zeros(3),), ("x",), None, lambda leaves, _: (leaves, {}))
-    for _ in range(2):
-        assert [a.tolist() for a in ladder._run_graph(program, given, [torch.zeros(3)]) or []] == [[1.0, 1.0, 1.0]]
-    assert program.state_dict["count"].tolist() == [0.0]
+    recording = recorded(function, torch.randn(5, 3), ({0: "n"},))
+    made = programs(recording)
+    made.decomposed = recording.decomposed
+    eager = Eager(Model(lambda x: x * 2), lambda value: [value])
+    example = Example(recording.args, ("x",), None, lambda leaves, _: (leaves, {}))
+    x = torch.randn(200, 3)
+    found = ladder.climb(
+        made, Pair(eager, lambda: Session(made.optimized), example), example, [x], eager.run(example, [x])
+    )
+    assert states(found)["captured"] == "agrees"
+    assert states(found)["decomposed"] == "agrees"
+    assert "without its assertion" in found.rungs[1].text + found.rungs[2].text

@@ -47,7 +47,7 @@ def recorded(function: Callable[..., Any], x: torch.Tensor) -> Recording:
 def taken(recording: Recording, word: str) -> tuple[Cut, onnx_cut.Piece]:
     node = next(n.name for n in recording.captured.graph.nodes if n.op == "call_function" and word in str(n.target))
     made = cut(recording.captured, node, str)
-    values = onnx_nodes.value_names(recording.program, recording.captured)
+    values = onnx_nodes.exits(recording.program.exported_program, recording.captured)
     return made, onnx_cut.piece(recording.program, made, values)
 
 

@@ -235,7 +235,7 @@ def test_agreement(product: Any) -> None:
     outcome = tried.attempt({"left": (7, 3), "right": (3, 9)})
     assert outcome.state == "agrees"
     assert outcome.difference is None
-    assert [result.array.shape for result in outcome.results] == [(7, 9), ()]
+    assert outcome.results == outcome.leaves == ()  # kept of tries that differ only
 
 
 def test_rejected_by_eager(product: Any) -> None:
@@ -251,6 +251,8 @@ def test_different_values(fixed: Any) -> None:
     assert outcome.difference is not None
     assert outcome.difference.kind == "values"
     assert outcome.difference.expected == "output 0: shape (3,), dtype float32"
+    assert [result.array.shape for result in outcome.results] == [(3,)]
+    assert [tuple(leaf.shape) for leaf in outcome.leaves] == [(8, 3)]
 
 
 def test_runtime_error(fixed: Any) -> None:
@@ -297,7 +299,7 @@ def test_a_module_that_raises_the_second_time_is_unknown(fixed: Any) -> None:
 
     outcome = pair(forward, fixed, x=torch.randn(4, 3)).attempt({"x": (8, 3)})
     assert outcome == Outcome(
-        "unknown", text="the module raised in a second run at the same inputs (RuntimeError: raised at test_run.py:295)"
+        "unknown", text="the module raised in a second run at the same inputs (RuntimeError: raised at test_run.py:297)"
     )
 
 
@@ -342,7 +344,7 @@ def test_a_module_that_cannot_be_copied_is_unknown(fixed: Any) -> None:
 
     outcome = pair(Stubborn(), fixed, x=torch.randn(4, 3)).attempt({"x": (8, 3)})
     assert outcome.state == "unknown"
-    assert outcome.text == "the module can't be copied, so it was not run (RuntimeError: raised at test_run.py:341)"
+    assert outcome.text == "the module can't be copied, so it was not run (RuntimeError: raised at test_run.py:343)"
 
 
 def test_an_input_without_a_value_is_named(product: Any) -> None:

@@ -250,3 +250,38 @@ def test_a_derived_dimension_moves_its_root() -> None:
 
 def test_nothing_but_the_example_without_dynamic_dimensions() -> None:
     assert sizes.further((dim("c", 3, None),), {}, {"c": 3}) == [{"c": 3}]
+
+
+# --- the user's own sizes -----------------------------------------------------------------------------------
+
+
+def test_named_sizes() -> None:
+    dims = (
+        Dimension("x", 0, "n", "n", 2),
+        Dimension("x", 2, "x[2]", "x[2]", 8),
+        Dimension("y", 0, "y[0]", "2*n", 4),
+    )
+    example = {"n": 2, "x[2]": 8}
+    asked = ({"n": 5}, {"x[2]": 9, "n": 3}, {"x[0]": 5}, {"y[0]": 6}, {})
+    points, wrong = sizes.named(asked, dims, example)
+    assert wrong == ""
+    assert points == [
+        {"n": 5, "x[2]": 8},
+        {"n": 3, "x[2]": 9},
+        {"n": 3, "x[2]": 8},
+        {"n": 2, "x[2]": 8},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"q": 3}, "there is no dimension 'q' (known: n, x[0], y[0])"),
+        ({"y[0]": 7}, "y[0] is 2*n, which can't be 7"),
+    ],
+)
+def test_named_sizes_that_cannot_be_made(asked: dict[str, int], words: str) -> None:
+    dims = (Dimension("x", 0, "n", "n", 2), Dimension("y", 0, "y[0]", "2*n", 4))
+    points, wrong = sizes.named(({"n": 5}, asked), dims, {"n": 2})
+    assert points == []
+    assert wrong == words

@@ -21,7 +21,7 @@ def carriers(finding: Finding, nodes: Sequence[OnnxNodeInfo]) -> tuple[OnnxNode,
     1 tell nothing, unless a guard says that something is 1 (a kernel of 1×1 is baked as well). At most twelve nodes
     are named.
     """
-    numbers = _numbers(finding)
+    baked = numbers(finding)
     ones = finding.origin.node is not None and any(_IS_ONE.search(guard) for guard in finding.guards)
     found = []
     for node in nodes:
@@ -31,14 +31,15 @@ def carriers(finding: Finding, nodes: Sequence[OnnxNodeInfo]) -> tuple[OnnxNode,
             f"{kind} {name} = {list(values)}"
             for kind, rows in (("attribute", node.attributes), ("initializer", node.constants))
             for name, values in rows
-            if numbers.intersection(values) or (ones and name in _SIZE_ATTRIBUTES and set(values) == {1})
+            if baked.intersection(values) or (ones and name in _SIZE_ATTRIBUTES and set(values) == {1})
         ]
         if places:
             found.append(OnnxNode(node.name, node.op_type, "; ".join(places)))
     return tuple(found[:_MOST])
 
 
-def _numbers(finding: Finding) -> set[int]:
+def numbers(finding: Finding) -> set[int]:
+    """Numbers that a node must carry to be baked: sizes, their products, and constants of the guards; not 0 and 1."""
     sizes = [dim.example for dim in finding.dims]
     found = set(sizes) | {a * b for a in sizes for b in sizes}
     for guard in finding.guards:

@@ -54,6 +54,7 @@ class DifferingNode:
         name: The node's name in that graph.
         op: ``aten.squeeze.dims``, or the ONNX operator.
         fx_node: The node of the captured program that it came from; None when unknown.
+        fx_op: That node's operator; None when unknown.
         module_path: Path of the module it belongs to; ``""`` is the model itself, None when unknown.
         source: The user's source line; None when unknown.
         expected: What it should give, in words.
@@ -64,6 +65,7 @@ class DifferingNode:
     name: str
     op: str
     fx_node: str | None = None
+    fx_op: str | None = None
     module_path: str | None = None
     source: SourceLine | None = None
     expected: str = ""

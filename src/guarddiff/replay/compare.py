@@ -78,7 +78,7 @@ def difference(
         return Difference("shape", f"{len(expected)} outputs", f"{len(got)} outputs")
     wrong = other_dtypes(expected, got)
     for index, (reference, raw) in enumerate(zip(expected, got)):
-        array = _plain(raw)
+        array = plain(raw)
         if reference.array.shape != array.shape:
             return Difference("shape", f"output {index}: {_shape(reference.array)}", f"output {index}: {_shape(array)}")
         place = f"output {index}: shape {_shape(reference.array)}"
@@ -131,7 +131,8 @@ def _off_by_one(want: Array, have: Array) -> bool:
     return bool((np.abs(want.astype(np.int64) - have.astype(np.int64)) <= 1).all())
 
 
-def _plain(array: Any) -> Array:
+def plain(array: Any) -> Array:
+    """The array with half precision as float32."""
     found = np.asarray(array)
     return found.astype(np.float32) if found.dtype.name in ("bfloat16", "float16") else found
 

@@ -38,14 +38,17 @@ def piece(program: Any, cut: Cut, values: Mapping[str, str]) -> Piece:
     return between(program.model, [str(name) for name in names[:-1]], [str(names[-1])])
 
 
-def between(model: ir.Model, inputs: Sequence[str], outputs: Sequence[str]) -> Piece:
-    """The nodes of ``model`` between these values. Raises NotIsolable where they do not bound a part of the graph."""
+def between(model: ir.Model, inputs: Sequence[str], outputs: Sequence[str], forget: bool = True) -> Piece:
+    """The nodes of ``model`` between these values; ``forget`` the sizes of inputs and outputs, but not their ranks.
+
+    Raises NotIsolable where they do not bound a part of the graph.
+    """
     try:
         graph = ir.convenience.extract(model.graph, inputs, outputs)
     except ValueError as error:
         raise NotIsolable(str(error)) from error
     for value in (*graph.inputs, *graph.outputs):
-        if value.shape is not None:
+        if forget and value.shape is not None:
             value.shape = ir.Shape([None] * len(value.shape))
     functions = list(model.functions.values())
     return Piece(ir.Model(graph, ir_version=model.ir_version, functions=functions))

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -15,7 +15,8 @@ from guarddiff.core.dims import Dimension
 from guarddiff.core.domain import SizeRange
 from guarddiff.core.finding import Counterexample, Finding, Verdict
 from guarddiff.core.log import say
-from guarddiff.replay import isolate, onnx_cut, sizes
+from guarddiff.core.proof import Ladder, Try
+from guarddiff.replay import isolate, ladder, onnx_cut, sizes
 from guarddiff.replay.inputs import Example
 from guarddiff.replay.run import Eager, Outcome, Pair, Session, Unavailable, one_line
 from guarddiff.replay.sizes import Point
@@ -35,24 +36,22 @@ class Tools:
     Attributes:
         program: The ONNXProgram; None when the export raised.
         captured: The captured program, from which operators are taken.
-        decomposed: The program after decomposition; None when the export raised before.
         mutated: Parameters that the model's forward changes.
+        programs: What each stage made, for the ladder; None where there are no stages to tell apart.
         size_text: A symbolic size → int or text over dimension variables.
         export_operator: (module, args, dynamic_shapes) → ONNXProgram of one operator.
-        onnx_values: Captured FX node → ONNX value that holds its result; made when first needed.
         fake_accepts: (module, call) → whether it accepts the inputs; None when it can't be told.
         flatten: Nested value → leaves.
     """
 
     program: Any
     captured: Any
-    decomposed: Any
     size_text: Callable[[Any], int | str]
     export_operator: Callable[[Any, tuple[Any, ...], Any], Any]
-    onnx_values: Callable[[], Mapping[str, str]]
     fake_accepts: Callable[[Any, Callable[[Any], Any]], bool | None]
     flatten: Callable[[Any], Sequence[Any]]
     mutated: frozenset[str] = frozenset()
+    programs: ladder.Programs | None = None
 
 
 @dataclass
@@ -66,7 +65,9 @@ class Prover:
     declared: Mapping[str, SizeRange]
     sizes: Mapping[str, int]
     deadline: float = field(default_factory=lambda: time.monotonic() + SECONDS)
+    tries: list[Try] = field(default_factory=list)
     _outcomes: dict[tuple[Any, ...], Outcome] = field(default_factory=dict)
+    _ladders: dict[tuple[Any, ...], Ladder | None] = field(default_factory=dict)
     _baseline: Outcome | None = None
     _lively: Pair | None = None
     _lively_base: bool | None = None
@@ -102,7 +103,10 @@ class Prover:
 
     def attempt(self, point: Point) -> Outcome:
         """One try of the whole model; each point is tried once."""
-        shapes = self.shapes(point)
+        return self.attempt_at(self.shapes(point))
+
+    def attempt_at(self, shapes: dict[str, tuple[int, ...]]) -> Outcome:
+        """One try of the whole model at these shapes of its inputs."""
         key = tuple(sorted(shapes.items()))
         if key not in self._outcomes:
             if time.monotonic() > self.deadline:
@@ -112,7 +116,29 @@ class Prover:
                 varied = self._lively.attempt(shapes)
                 outcome = varied if varied.state == "differs" else outcome
             self._outcomes[key] = outcome
+            self.note(shapes, outcome, "model")
         return self._outcomes[key]
+
+    def note(self, shapes: dict[str, tuple[int, ...]], outcome: Outcome, scope: Literal["operator", "model"]) -> None:
+        """Keep a try for the report; ``shapes`` are those of the model's inputs."""
+        text = outcome.text if outcome.difference is None else f"{outcome.difference.kind}: {outcome.difference.got}"
+        made = Try(shapes, outcome.state, scope, text)
+        if made not in self.tries:
+            self.tries.append(made)
+
+    def ladder(self, shapes: dict[str, tuple[int, ...]]) -> Ladder | None:
+        """Every stage's program at these shapes; None where the whole model does not differ there, or where its stages
+        are not known."""
+        if self.tools.programs is None or self.tools.program is None:
+            return None
+        key = tuple(sorted(shapes.items()))
+        if key not in self._ladders:
+            outcome = self.attempt_at(shapes)
+            made = None
+            if outcome.state == "differs":
+                made = ladder.climb(self.tools.programs, self.pair, self.example, outcome.leaves, outcome.results)
+            self._ladders[key] = made
+        return self._ladders[key]
 
     def _lively_agrees(self) -> bool:
         """Whether varied values in place of constant inputs agree at the example's own sizes."""
@@ -149,6 +175,7 @@ class Prover:
     def _try_operator(self, finding: Finding, runner: _Operator, points: Sequence[Point]) -> Finding | None:
         for point in points:
             outcome = runner.attempt(point)
+            self.note(self.shapes(point), outcome, "operator")
             if outcome.state != "differs" or outcome.difference is None or not self._accepts(point):
                 continue
             found = outcome.difference
@@ -236,10 +263,11 @@ class _Operator:
 
     def take_nodes(self) -> bool:
         """Take its nodes out of the ONNX model; whether they agree with eager PyTorch at the example's sizes."""
-        if self._tools.program is None:
+        if self._tools.program is None or self._tools.programs is None:
             return False
         try:
-            piece = onnx_cut.piece(self._tools.program, self.cut, self._tools.onnx_values())
+            values = self._tools.programs.exits(self._tools.program.exported_program)
+            piece = onnx_cut.piece(self._tools.program, self.cut, values)
             self.how = " (the nodes that it became)"
             return self._agrees(piece)
         except (isolate.NotIsolable, Unavailable):

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from guarddiff.core.privacy import scrub
+from guarddiff.core.proof import TryState
 from guarddiff.replay import compare
 from guarddiff.replay.compare import Difference, Result
 from guarddiff.replay.inputs import Example, TooLarge
@@ -155,13 +156,15 @@ class Outcome:
     """One try at given shapes.
 
     ``state``: ``agrees``, ``differs``, ``rejected`` (eager PyTorch refuses these sizes) or ``unknown``;
-    ``text`` says why for the last two. ``results`` are eager's, for further comparisons.
+    ``text`` says why for the last two. Of one that differs ``results`` are eager's and ``leaves`` the inputs, for
+    further comparisons.
     """
 
-    state: str
+    state: TryState
     difference: Difference | None = None
     text: str = ""
     results: tuple[Result, ...] = ()
+    leaves: tuple[Any, ...] = ()
 
 
 class Pair:
@@ -204,14 +207,14 @@ class Pair:
             return Outcome("unknown", text=str(error))
         except Exception as error:
             return Outcome("rejected", text=one_line(error))
-        found = self._compare(expected, leaves)
+        found = self.compared(expected, leaves)
         if found is None:
-            return Outcome("agrees", results=tuple(expected))
+            return Outcome("agrees")
         if found.kind in ("values", "shape") and not self._settled(found):
             unstable = self._unstable(expected, leaves, seed)
             if unstable:
                 return Outcome("unknown", text=unstable)
-        return Outcome("differs", found, results=tuple(expected))
+        return Outcome("differs", found, results=tuple(expected), leaves=tuple(leaves))
 
     def _settled(self, found: Difference) -> bool:
         """Whether other values could not change the difference: shapes of an operator that is ``steady``, whose shapes
@@ -232,7 +235,14 @@ class Pair:
         leaves = self.example.at(shapes, seed, smallest=True)
         return leaves, self.eager.run(self.example, leaves, seed)
 
-    def _compare(self, expected: list[Result], leaves: Sequence[Any]) -> Difference | None:
+    @classmethod
+    def of(cls, other: Pair, program: Any) -> Pair:
+        """The same eager module and example with another ONNX program."""
+        return cls(other.eager, lambda: Session(program), other.example, other.steady)
+
+    def compared(self, expected: list[Result], leaves: Sequence[Any]) -> Difference | None:
+        """How ONNX Runtime's results at these inputs differ from ``expected``, eager's; None where they agree.
+        Raises Unavailable."""
         session = self.session
         given = feeds(self.example, leaves)
         missing = [name for name in session.names if name not in given]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,10 +10,12 @@ from guarddiff.core.dims import Dimension
 from guarddiff.core.finding import Counterexample, Finding
 from guarddiff.core.origin import Origin
 from guarddiff.core.report import Missing
-from guarddiff.replay import ladder, sizes
+from guarddiff.replay import sizes
 from guarddiff.replay.prove import Prover, at_example, raise_if_no_runtime
 from guarddiff.replay.run import Outcome, Unavailable
 from guarddiff.replay.sizes import Point
+
+_MOST_LADDERS = 6
 
 
 @dataclass
@@ -25,12 +27,17 @@ class Found:
 
 
 def search(
-    prover: Prover, findings: Sequence[Finding], small: Sequence[Finding], unoptimized: Callable[[], Any]
+    prover: Prover,
+    findings: Sequence[Finding],
+    small: Sequence[Finding],
+    own: Iterable[Point] = (),
+    further: bool = True,
 ) -> Found:
-    """Run the whole model at at least three further sizes per dynamic dimension.
+    """Run the whole model at the user's ``own`` points and, with ``further``, at three or more further sizes per
+    dynamic dimension.
 
     A difference at sizes that a finding (or a change in ``small``, which excludes 0 and 1 only) excludes confirms
-    it; one that nothing excludes becomes a finding of the stage that the ladder names.
+    it; those that nothing excludes become findings of the stage that the ladder names.
     """
     found = Found(list(findings))
     try:
@@ -44,12 +51,13 @@ def search(
         return found
     unexplained: list[tuple[Point, Outcome]] = []
     guards = [guard for finding in (*findings, *small) for guard in finding.guards]
-    for point in sizes.further(prover.dims, prover.declared, prover.sizes, guards):
+    points = list(own)
+    points += sizes.further(prover.dims, prover.declared, prover.sizes, guards) if further else []
+    for point in points:
         outcome = prover.attempt(point)
         if outcome.state == "differs" and not _confirm(found, prover, small, point, outcome):
             unexplained.append((point, outcome))
-    if unexplained:
-        found.findings.append(_new_finding(prover, unexplained, unoptimized))
+    found.findings += _unguarded(prover, unexplained)
     return found
 
 
@@ -84,37 +92,52 @@ def _counterexample(prover: Prover, point: Point, outcome: Outcome) -> Counterex
     return Counterexample(prover.shapes(point), difference.expected, difference.got, difference.kind)
 
 
-def _new_finding(
-    prover: Prover, unexplained: Sequence[tuple[Point, Outcome]], unoptimized: Callable[[], Any]
-) -> Finding:
-    """One finding for all points that no guard explains, shown by the one that moves the fewest dimensions; its
-    dimensions are those that are moved by such points."""
-    point, outcome = min(unexplained, key=lambda row: (len(_moved(prover, row[0])), sum(row[0].values())))
-    point, outcome = _smallest(prover, point, outcome)
-    fewest = len(_moved(prover, point))
-    moved = {v for other, _ in unexplained for v in _moved(prover, other) if len(_moved(prover, other)) == fewest}
-    dims = tuple(d for d in prover.dims if d.declared and sizes.variables_of(d) & moved) or _declared(prover)
-    leaves = prover.example.at(prover.shapes(point))
-    stage = ladder.first_wrong_stage(
-        outcome.results,
-        prover.example,
-        leaves,
-        prover.tools.captured,
-        prover.tools.decomposed,
-        unoptimized,
-        prover.eager,
-    )
-    reason = "no guard tells of it: the whole model was run at these sizes"
+def _unguarded(prover: Prover, unexplained: Sequence[tuple[Point, Outcome]]) -> list[Finding]:
+    """Findings for points that no guard explains, one per node at which the ladder first sees a difference.
+
+    The ladder is climbed at the points that move the fewest dimensions, one per set of moved dimensions.
+    """
+    rest = sorted(unexplained, key=lambda row: (len(_moved(prover, row[0])), sum(row[0].values())))
+    if not rest:
+        return []
+    rest[0] = _smallest(prover, *rest[0])
+    fewest = len(_moved(prover, rest[0][0]))
+    chosen: dict[frozenset[str], tuple[Point, Outcome]] = {}
+    for point, outcome in rest:
+        moved = frozenset(_moved(prover, point))
+        if len(moved) == fewest and len(chosen) < _MOST_LADDERS:
+            chosen.setdefault(moved, (point, outcome))
+    found: dict[tuple[Any, ...], tuple[set[str], Finding]] = {}
+    for moved, (point, outcome) in chosen.items():
+        finding = _new_finding(prover, point, outcome)
+        key = (finding.stage, finding.origin.node, finding.op)
+        variables, first = found.setdefault(key, (set(), finding))
+        variables |= moved
+    return [
+        replace(finding, dims=_moving(prover, variables) or _declared(prover)) for variables, finding in found.values()
+    ]
+
+
+def _new_finding(prover: Prover, point: Point, outcome: Outcome) -> Finding:
+    """A finding of the stage and the node that the ladder names at this point."""
+    ladder = prover.ladder(prover.shapes(point))
+    stage = (ladder.stage if ladder is not None else None) or "translate"
+    node = ladder.node if ladder is not None else None
     return Finding(
-        dims=dims,
+        dims=(),
         stage=stage,
-        op="unknown",
-        origin=Origin(),
+        op=(node.fx_op or node.op) if node is not None else "unknown",
+        origin=Origin(node=node.fx_node, module_path=node.module_path, source=node.source) if node else Origin(),
         verdict="confirmed",
-        reason=reason,
+        reason="no guard tells of it: the whole model was run at these sizes",
         counterexample=_counterexample(prover, point, outcome),
+        ladder=ladder,
         inputs=tuple(prover.dims),
     )
+
+
+def _moving(prover: Prover, variables: set[str]) -> tuple[Dimension, ...]:
+    return tuple(dim for dim in prover.dims if dim.declared and sizes.variables_of(dim) & variables)
 
 
 def _smallest(prover: Prover, point: Point, outcome: Outcome) -> tuple[Point, Outcome]:

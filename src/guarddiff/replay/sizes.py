@@ -108,6 +108,44 @@ def further(
     return _unique(point for point in both if _inside(point, declared))
 
 
+def named(
+    asked: Iterable[Mapping[str, int]], dims: Sequence[Dimension], example: Mapping[str, int]
+) -> tuple[list[Point], str]:
+    """Points of the user's own, and what is wrong with those that can't be made (empty when all can).
+
+    A dimension is named by the user's name for it or as ``x[2]``; those that are not named keep the example's size.
+    """
+    known = {name: dim for dim in dims for name in (dim.place, dim.name)}
+    points, wrong = [], []
+    for sizes in asked:
+        point = dict(example)
+        for name, size in sizes.items():
+            dim = known.get(name)
+            if name in point and name not in known:
+                point[name] = size
+            elif dim is None:
+                wrong.append(f"there is no dimension {name!r} (known: {', '.join(sorted(known)) or 'none'})")
+            elif dim.size == dim.name:
+                point[dim.name] = size
+            elif not _derive(point, dim, size):
+                wrong.append(f"{name} is {dim.size}, which can't be {size}")
+        points.append(point)
+    return ([] if wrong else _unique(points)), "; ".join(dict.fromkeys(wrong))
+
+
+def _derive(point: Point, dim: Dimension, size: int) -> bool:
+    """Give the one variable of a derived dimension (``2*h``) the value that makes it ``size``."""
+    variables = variables_of(dim)
+    if len(variables) != 1:
+        return False
+    (variable,) = variables
+    for value in range(1, size + 1):
+        if domain.value(dim.size, {**point, variable: value}) == size:
+            point[variable] = value
+            return True
+    return False
+
+
 def _moved(point: Point, example: Mapping[str, int]) -> list[str]:
     return [v for v, size in point.items() if size != example[v]]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from guarddiff.core.evidence import OnnxNodeInfo
-from guarddiff.torch_bridge.origin import captured_name, node_chain, node_source
+from guarddiff.core.origin import Origin
+from guarddiff.torch_bridge.origin import captured_name, module_path, node_chain, node_source
 
-_FX_NODE = "pkg.torch.onnx.fx_node"
+FX_NODE = "pkg.torch.onnx.fx_node"
 _STACK = "pkg.torch.onnx.stack_trace"
 _LARGEST = 16
 """Constants with more elements than this are data, not sizes."""
@@ -15,42 +16,60 @@ _LARGEST = 16
 
 def read(program: Any, captured: Any) -> tuple[OnnxNodeInfo, ...]:
     """The nodes of an ONNXProgram's main graph that carry whole numbers, traced back to the captured program's."""
-    roots = _roots(program.exported_program, captured)
+    known = roots(program.exported_program, captured)
     found = []
     for node in program.model.graph:
         attributes = tuple((name, numbers) for name, a in node.attributes.items() if (numbers := _integers(a.value)))
         constants = tuple(
-            (value.name or "", numbers) for value in node.inputs if value is not None and (numbers := _constant(value))
+            (value.name or "", numbers) for value in node.inputs if value is not None and (numbers := constant(value))
         )
         if not attributes and not constants:
             continue
-        fx_name = node.metadata_props.get(_FX_NODE, "").split(" ", 1)[0].lstrip("%")
+        fx_name = node.metadata_props.get(FX_NODE, "").split(" ", 1)[0].lstrip("%")
         source = node_source(node.metadata_props.get(_STACK))
-        names = (roots.get(fx_name, fx_name),) if fx_name else ()
+        names = (known.get(fx_name, fx_name),) if fx_name else ()
         found.append(
             OnnxNodeInfo(node.name or "", node.op_type, names, str(source) if source else None, attributes, constants)
         )
     return tuple(found)
 
 
-def value_names(program: Any, captured: Any) -> dict[str, str]:
-    """Name of a captured FX node with a tensor as its result → name of the ONNX value that holds it, as far as known.
-
-    The exporter names values after the decomposed FX nodes; of the nodes that one captured node became, the last one
-    that something else takes holds its result.
+def exits(exported: Any, captured: Any) -> dict[str, str]:
+    """Name of a captured FX node → name of the node of the decomposed program that holds its result, as far as known:
+    of the nodes that it became, the last one that something else takes. ONNX values have these names too.
     """
-    exported = program.exported_program
-    roots = _roots(exported, captured)
+    known = roots(exported, captured)
     found = {}
     for node in exported.graph.nodes:
-        root = roots.get(node.name, node.name) if node.op == "call_function" else node.name
-        leaves = any(user.op == "output" or roots.get(user.name, user.name) != root for user in node.users)
+        root = known.get(node.name, node.name) if node.op == "call_function" else node.name
+        leaves = any(user.op == "output" or known.get(user.name, user.name) != root for user in node.users)
         if node.op == "placeholder" or (node.op == "call_function" and leaves and "val" in node.meta):
             found[root] = node.name
     return found
 
 
-def _roots(program: Any, captured: Any) -> dict[str, str]:
+def origin_of(node: Any, captured: Any) -> Origin:
+    """The origin of a node of the decomposed program: the captured node, its operator, module and source line."""
+    known = {n.name: n for n in captured.graph.nodes} if captured is not None else {}
+    name = captured_name(node_chain(node.meta.get("from_node")), known) or node.name
+    root = known.get(name)
+    operator = root.target if root is not None and root.op == "call_function" else node.target
+    meta = root.meta if root is not None else node.meta
+    return Origin(
+        op=target_name(operator),
+        module_path=module_path(meta),
+        source=node_source(meta.get("stack_trace")),
+        node=name if root is not None else None,
+    )
+
+
+def target_name(target: Any) -> str:
+    """``aten.squeeze.dim``, ``operator.floordiv``."""
+    plain = getattr(target, "__module__", "") == "_operator"
+    return f"operator.{target.__name__}" if plain else str(target)
+
+
+def roots(program: Any, captured: Any) -> dict[str, str]:
     """Name of a decomposed FX node → name of the captured node it came from."""
     if program is None or captured is None:
         return {}
@@ -68,7 +87,8 @@ def _integers(value: Any) -> tuple[int, ...]:
     return ()
 
 
-def _constant(value: Any) -> tuple[int, ...]:
+def constant(value: Any) -> tuple[int, ...]:
+    """The whole numbers that an ONNX value holds as a constant; empty where it holds none, or too many."""
     tensor = value.const_value
     if tensor is None or tensor.size > _LARGEST or "INT" not in str(tensor.dtype):
         return ()

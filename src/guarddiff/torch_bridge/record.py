@@ -38,9 +38,11 @@ class Boundary:
 @dataclass
 class Recording:
     """What one call of the exporter did. ``on_program`` is called when torch has made the ONNX program, before
-    the model file is written; what it raises goes through to the caller."""
+    the model file is written; what it raises goes through to the caller. ``keep_unoptimized``: keep a copy of the ONNX
+    graph before the optimizer changes it (weights are shared)."""
 
     on_program: Callable[[Recording], None] | None = None
+    keep_unoptimized: bool = False
     stage: Stage = "declare"
     model: Any = None
     args: tuple[Any, ...] = ()
@@ -58,6 +60,7 @@ class Recording:
     decomposed: Any = None
     translated: Boundary | None = None
     optimized: Boundary | None = None
+    unoptimized: Any = None
     program: Any = None
     events: list[Event] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
@@ -166,6 +169,8 @@ def _after_translate(recording: Recording, program: Any, args: tuple[Any, ...]) 
     recording.stage = "optimize"
     recording.program = program
     recording.translated = boundary(program)
+    if recording.keep_unoptimized and recording.optimize:
+        recording.unoptimized = program.model.clone()
 
 
 _STEPS: dict[PrivateName, tuple[Callable[..., None], Callable[..., None]]] = {

@@ -1,0 +1,186 @@
+"""From findings to proofs: verdicts, further sizes, ladders, what each operator became."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+from guarddiff.analysis.attribute import Attribution
+from guarddiff.analysis.constants import numbers
+from guarddiff.core.evidence import Evidence
+from guarddiff.core.finding import Finding
+from guarddiff.core.proof import Try
+from guarddiff.core.report import Missing
+from guarddiff.options import Options
+from guarddiff.replay import ladder, onnx_cut, search, sizes
+from guarddiff.replay import prove as replay
+from guarddiff.replay.inputs import Example
+from guarddiff.torch_bridge import evidence as evidence_of
+from guarddiff.torch_bridge import listing, onnx_nodes, replaying
+from guarddiff.torch_bridge.record import Recording
+
+_Part = TypeVar("_Part")
+
+
+class Guarded(Protocol):
+    """Makes a part; an error of ours is logged and told in the report, and ``instead`` is given."""
+
+    def __call__(self, part: str, make: Callable[[], _Part], instead: _Part) -> _Part: ...
+
+
+@dataclass(frozen=True)
+class Job:
+    """One export's findings, and what is needed to prove them."""
+
+    recording: Recording
+    evidence: Evidence
+    inputs: evidence_of.Inputs
+    found: Attribution
+    options: Options
+
+
+@dataclass
+class Proved:
+    """The findings with their proofs, what was tried, and what could not be.
+
+    ``wrong_sizes`` says which of the sizes that the user asked for can't be made; empty when all can.
+    """
+
+    findings: list[Finding]
+    tries: tuple[Try, ...] = ()
+    missing: list[Missing] = field(default_factory=list)
+    wrong_sizes: str = ""
+
+
+def prove(job: Job, guarded: Guarded) -> Proved:
+    """Verdicts by the ways that the options ask for."""
+    findings, options = job.found.findings, job.options
+    if options.replay == "off":
+        return Proved(_because(findings, 'replay="off": nothing was run'))
+    if not findings and options.replay != "full" and not options.sizes:
+        return Proved(findings)
+    prover = _prover(job)
+    if prover is None:
+        return Proved(_because(findings, "a program that was exported before has no example inputs to run"))
+    proved = Proved([_specialized_before(job, finding) for finding in prover.prove(findings)])
+    if job.recording.program is not None:
+        _search(job, prover, proved, guarded)
+    if options.thorough:
+        climb = partial(_with_ladders, proved.findings, prover)
+        proved.findings = guarded("the stage ladders", climb, proved.findings)
+    show = partial(_with_listings, job, proved.findings)
+    proved.findings = guarded("the operators before and after", show, proved.findings)
+    proved.tries = tuple(prover.tries)
+    return proved
+
+
+def _search(job: Job, prover: replay.Prover, proved: Proved, guarded: Guarded) -> None:
+    """The whole model at the user's own sizes, and with ``replay="full"`` at further ones."""
+    own, proved.wrong_sizes = sizes.named(job.options.sizes, prover.dims, prover.sizes)
+    if proved.wrong_sizes:
+        proved.missing.append(Missing("the sizes that were asked for", proved.wrong_sizes))
+    further = job.options.replay == "full"
+    if not own and not further:
+        return
+    run = partial(search.search, prover, proved.findings, job.found.small, own, further)
+    outcome = guarded("runs at further sizes", run, search.Found(proved.findings))
+    proved.findings = outcome.findings
+    proved.missing += outcome.missing
+
+
+def _with_ladders(findings: Sequence[Finding], prover: replay.Prover) -> list[Finding]:
+    """Confirmed findings with every stage's program at the counterexample's sizes."""
+    return [
+        dataclasses.replace(f, ladder=f.ladder or prover.ladder(f.counterexample.sizes))
+        if f.counterexample is not None
+        else f
+        for f in findings
+    ]
+
+
+def _with_listings(job: Job, findings: Sequence[Finding]) -> list[Finding]:
+    """Findings that warn with what their operator was before and after."""
+    return [
+        dataclasses.replace(
+            finding,
+            decomposition=listing.decomposition(
+                job.recording, job.inputs.namer.size, finding.origin.node, finding.stage, numbers(finding)
+            ),
+        )
+        if finding.warns and finding.origin.node is not None
+        else finding
+        for finding in findings
+    ]
+
+
+def _because(findings: Sequence[Finding], why: str) -> list[Finding]:
+    return [dataclasses.replace(f, reason=f"{f.reason}; {why}" if f.reason else why) for f in findings]
+
+
+def _specialized_before(job: Job, finding: Finding) -> Finding:
+    """A program that was specialized when it was made can't be the reference for what was lost then."""
+    is_program = isinstance(job.recording.model, torch.export.ExportedProgram)
+    if not is_program or finding.stage != "capture" or finding.verdict not in ("inherent", "harmless"):
+        return finding
+    why = "the program was specialized before it came here, and the module it was made from is not at hand"
+    return dataclasses.replace(finding, verdict="unconfirmed", reason=why)
+
+
+def _prover(job: Job) -> replay.Prover | None:
+    """None for a program that was exported before and holds no example inputs."""
+    recording, evidence = job.recording, job.evidence
+    parts = evidence_of.example_parts(recording, job.inputs)
+    if parts is None:
+        return None
+    mutated = evidence_of.mutated_parameters(recording)
+    tools = replay.Tools(
+        program=recording.program,
+        captured=recording.captured,
+        mutated=mutated,
+        size_text=job.inputs.namer.size,
+        export_operator=lambda module, args, shapes: replaying.export_again(
+            recording, module, args, dynamic_shapes=shapes, optimize=recording.optimize
+        ),
+        fake_accepts=replaying.fake_accepts,
+        flatten=replaying.flatten,
+        programs=_programs(recording, mutated),
+    )
+    model = recording.model
+    if isinstance(model, torch.export.ExportedProgram):
+        model = model.module()
+    example = Example(*parts)
+    return replay.Prover(tools, model, example, evidence.dims, evidence.declared or {}, evidence.example or {})
+
+
+def _programs(recording: Recording, mutated: frozenset[str]) -> ladder.Programs:
+    """What each stage made; the ONNX graph before the optimizer is made again where it was not kept."""
+    program, captured = recording.program, recording.captured
+    exported = program.exported_program if program is not None else None
+    made: list[Any] = []
+
+    def unoptimized() -> Any:
+        if not recording.optimize:
+            return None
+        if not made:
+            kept = recording.unoptimized
+            made.append(
+                onnx_cut.Piece(kept)
+                if kept is not None
+                else replaying.export_again(recording, captured, (), optimize=False)
+            )
+        return made[0]
+
+    return ladder.Programs(
+        captured=captured,
+        decomposed=exported if exported is not None else recording.decomposed,
+        unoptimized=unoptimized,
+        optimized=program,
+        exits=lambda decomposed: onnx_nodes.exits(decomposed, captured),
+        origin_of=lambda node: onnx_nodes.origin_of(node, captured),
+        mutated=mutated,
+    )
