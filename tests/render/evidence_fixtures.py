@@ -139,11 +139,11 @@ def _pooling() -> Finding:
                 "fx",
                 "avg_pool2d",
                 "aten.avg_pool2d.default",
-                "adaptive_avg_pool2d",
-                "avgpool",
-                SourceLine("models/vgg.py", 41, "forward", "x = self.avgpool(x)"),
-                "shape (1, 512, 7, 7)",
-                "shape (1, 512, 8, 7)",
+                fx_node="adaptive_avg_pool2d",
+                module_path="avgpool",
+                source=SourceLine("models/vgg.py", 41, "forward", "x = self.avgpool(x)"),
+                expected="shape (1, 512, 7, 7)",
+                got="shape (1, 512, 8, 7)",
             ),
         ),
         reproduction=Reproduction(SCRIPT, OUTPUT, "operator"),
@@ -224,7 +224,17 @@ def translate_fault() -> ReportData:
                 Rung("optimized", "raises", "FAIL : running Squeeze node: dimension of input 1 must be 1 instead of 3"),
             ),
             "translate",
-            DifferingNode("onnx", "node_squeeze", "Squeeze", "squeeze", "", source, "shape (4, 3, 8)", "it raises"),
+            DifferingNode(
+                "onnx",
+                "node_squeeze",
+                "Squeeze",
+                fx_node="squeeze",
+                fx_op="aten.squeeze.dims",
+                module_path="",
+                source=source,
+                expected="shape (4, 3, 8)",
+                got="it raises",
+            ),
         ),
         reproduction=Reproduction(reason="the shrunk sizes no longer show the difference"),
         decomposition=Decomposition(
@@ -251,7 +261,7 @@ def hostile_evidence() -> ReportData:
         dim(f"{nasty}[1]", 3, Admitted(nasty, None, True, False), name=nasty, text=nasty),
     )
     rungs = (Rung("eager", "agrees", nasty), Rung("onnx", "differs", nasty * 100), Rung("optimized", "refuses", nasty))
-    node = DifferingNode("onnx", nasty, nasty, nasty, nasty, source, nasty, nasty)
+    node = DifferingNode("onnx", nasty, nasty, nasty, nasty, nasty, source, nasty, nasty)
     finding = Finding(
         dims=dims,
         stage="translate",

@@ -173,7 +173,8 @@ def test_code_scrolls_inside_its_box(page: Page) -> None:
 def _contrast(page: Page, selector: str) -> float:
     """Contrast of a text with the page, as WCAG counts it."""
     colours = page.js(
-        "[getComputedStyle(document.querySelector(arguments[0])).color, getComputedStyle(document.body).backgroundColor]",
+        "[getComputedStyle(document.querySelector(arguments[0])).color,"
+        " getComputedStyle(document.body).backgroundColor]",
         selector,
     )
     found = []

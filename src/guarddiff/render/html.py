@@ -16,11 +16,10 @@ from markupsafe import Markup
 
 from guarddiff.core.finding import Finding, Verdict
 from guarddiff.core.origin import Origin
-from guarddiff.core.proof import Ladder, RungName, RungState, TryState
 from guarddiff.core.report import Change, ReportData
 from guarddiff.core.snapshot import Guard, Snapshot
 from guarddiff.core.stage import STAGES
-from guarddiff.render import rows, strip, words
+from guarddiff.render import proofs, rows, strip, words
 
 _LONGEST = 4000  # of any text, whatever it is
 _MOST = {
@@ -36,26 +35,6 @@ _MOST = {
 }
 _MATTER = ("restricts", "unknown")
 
-_RUNGS: dict[RungName, str] = {
-    "eager": "eager PyTorch",
-    "captured": "captured program",
-    "decomposed": "decomposed program",
-    "onnx": "ONNX before the optimizer",
-    "optimized": "ONNX after the optimizer",
-}
-_RUNG_STATES: dict[RungState, str] = {
-    "agrees": "agrees",
-    "differs": "differs",
-    "raises": "raises",
-    "refuses": "refuses these sizes",
-    "skipped": "not run",
-}
-_OUTCOMES: dict[TryState, str] = {
-    "agrees": "right",
-    "differs": "wrong",
-    "rejected": "refused by eager PyTorch",
-    "unknown": "could not be told",
-}
 _VERDICTS: tuple[Verdict, ...] = ("confirmed", "unconfirmed", "harmless", "inherent")
 
 
@@ -87,13 +66,14 @@ def render(report: ReportData) -> str:
     strips = list(islice(_strips(report), _MOST["dimensions"]))
     return _environment().get_template("report.html.j2").render(
         report=report,
-        style=Markup(style),  # noqa: S704
-        script=Markup(script),  # noqa: S704
+        style=Markup(style),
+        script=Markup(script),
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; "
         "base-uri 'none'; form-action 'none'",
         loud=[(n, f) for n, f in enumerate(report.findings, 1) if f.warns],
         quiet=[(n, f) for n, f in enumerate(report.findings, 1) if not f.warns],
         strips=strips,
+        tries=sorted(report.tries, key=lambda run: run.state == "agrees"),
         used={mark.state for drawn, _ in strips for mark in drawn.marks},
         vague=any(not track.exact for drawn, _ in strips for track in drawn.tracks),
         dynamic=sum(d.declared is not None for spec in report.inputs for d in spec.dims),
@@ -136,12 +116,10 @@ def _environment() -> Environment:
     env.globals.update(
         words=words,
         MOST=_MOST,
-        OUTCOMES=_OUTCOMES,
-        RUNGS=_RUNGS,
-        RUNG_STATES=_RUNG_STATES,
+        OUTCOMES=strip.STATES,
+        proofs=proofs,
         STAGES=STAGES,
         VERDICTS=_VERDICTS,
-        first_wrong=_first_wrong,
         kinds=_kinds,
     )
     return env
@@ -160,12 +138,6 @@ def _lines(text: str) -> list[str]:
     shown = [words.clean(line, 1000) for line in lines[: _MOST["lines"]]]
     left = len(lines) - len(shown)
     return [*shown, f"# {left} more in the JSON report"] if left else shown
-
-
-def _first_wrong(ladder: Ladder) -> int | None:
-    """Index of the first rung that does not agree; None where all that were run agree."""
-    states = ("differs", "raises", "refuses")
-    return next((index for index, rung in enumerate(ladder.rungs) if rung.state in states), None)
 
 
 def _kinds(snapshot: Snapshot) -> str:

@@ -21,7 +21,7 @@ Limits = Mapping[str, tuple[Admitted | None, tuple[int, ...]]]
 """Words for admitted sizes, the sizes themselves, and the numbers of the findings that say so."""
 
 _EDGE = 2.0  # percent left free on both sides, for the shapes of marks
-_LOG_FROM = 32  # the scale is logarithmic where the axis ends this many times beyond the first size of interest
+_LOG_FROM = 32  # the scale is logarithmic from this ratio of the axis' end to the smallest size of interest on
 _LARGEST = 2**63 - 1
 _MOST_MARKS = 60
 _MOST_BANDS = 48
@@ -29,12 +29,13 @@ _MOST_TRACKS = 3
 _LEVELS = 4
 _NARROWEST = 0.6
 _HALF_MARK, _HALF_DIGIT = 2.5, 1.2  # in percent of a strip as wide as a phone
-_STATES: dict[TryState, str] = {
+STATES: dict[TryState, str] = {
     "differs": "wrong",
     "rejected": "refused by eager PyTorch",
     "unknown": "could not be told",
     "agrees": "right",
 }
+"""How a run went, in the words of the strips, the louder first."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,7 @@ def strip(dim: Dimension, held: Limits, tried: Mapping[tuple[int, TryState], int
 def in_words(tried: Mapping[tuple[int, TryState], int]) -> str:
     """``Tried: wrong at 256 and 448; right at 224.``, or ``Not tried.``"""
     parts = []
-    for state, word in _STATES.items():
+    for state, word in STATES.items():
         sizes = sorted(size for size, found in tried if found == state)
         if sizes:
             parts.append(f"{word} at {words.some([str(size) for size in sizes], 8)}")
@@ -258,7 +259,7 @@ def _bands(admitted: Admitted | None, scale: Scale) -> tuple[Band, ...] | None:
 
 def _marks(tried: Mapping[tuple[int, TryState], int], scale: Scale) -> tuple[Mark, ...]:
     """The marks from left to right; the wrong ones are kept first where there are too many."""
-    order = list(_STATES)
+    order = list(STATES)
     kept = sorted(tried, key=lambda key: (order.index(key[1]), key[0]))[:_MOST_MARKS]
     taken = [-100.0] * _LEVELS
     marks = []
