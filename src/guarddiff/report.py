@@ -63,9 +63,9 @@ class Report(ReportData):
     def __repr__(self) -> str:
         return f"<guarddiff report: {self.status}, {words.count(len(self.findings), 'finding')}>"
 
-    def to_text(self) -> str:
-        """The report for a terminal."""
-        return text.render(self)
+    def to_text(self, color: bool = False) -> str:
+        """The report for a terminal; ``color`` adds escape sequences for colours."""
+        return text.render(self, color)
 
     def to_markdown(self) -> str:
         """The report as Markdown, for a bug filing."""

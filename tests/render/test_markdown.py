@@ -2,106 +2,55 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.render.evidence_fixtures import EVIDENCE, OUTPUT, SCRIPT, full_evidence, translate_fault
 from tests.render.fixtures import CONTROL, HOSTILE, SAMPLES, adaptive_pool, clean_with_notes, dim, snapshot
+from tests.render.parsed import PARSERS, check_markup, fences, headings, rows, visible
 
 from guarddiff.core.domain import Admitted
+from guarddiff.core.proof import Decomposition, GraphLine, Ladder, Reproduction, Rung, Try
 from guarddiff.core.report import Missing, ReportData
 from guarddiff.core.snapshot import Guard
 from guarddiff.render import words
 from guarddiff.render.markdown import code, plain, render
 
-markdown_it = pytest.importorskip("markdown_it")
-PARSERS = {
-    "commonmark": markdown_it.MarkdownIt("commonmark"),
-    "tables": markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"]),
-}
-OWN_HTML = {"<code>", "</code>", "<!-- -->"}
-OWN_BLOCKS = ("<details>", "<summary>", "</details>")
+ALL = {**SAMPLES, **EVIDENCE}
 
 
-def tokens(text: str, parser: str = "tables") -> list[Any]:
-    """Every block and inline token of ``text``."""
-    found = []
-    for token in PARSERS[parser].parse(text):
-        found += [token, *(token.children or [])]
-    return found
-
-
-def visible(text: str) -> str:
-    """What a reader sees of inline Markdown, and nothing but text and code may be in it."""
-    seen = []
-    for token in tokens(text):
-        if token.type in ("text", "code_inline", "text_special"):
-            seen.append(token.content)
-        elif token.type == "html_inline":
-            assert token.content in OWN_HTML
-        else:
-            assert token.type in ("inline", "paragraph_open", "paragraph_close")
-    return "".join(seen)
-
-
-def rows(text: str) -> list[list[str]]:
-    """The cells of the tables in ``text``."""
-    table: list[list[str]] = []
-    for token in PARSERS["tables"].parse(text):
-        if token.type == "tr_open":
-            table.append([])
-        elif token.type == "inline" and table and token.level >= 4:
-            table[-1].append(token.content)
-    return table
-
-
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", ALL)
 def test_looks_as_reviewed(name: str) -> None:
-    snapshot(f"{name}.md", render(SAMPLES[name]()))
+    snapshot(f"{name}.md", render(ALL[name]()))
 
 
-@pytest.mark.parametrize("parser", PARSERS)
-@pytest.mark.parametrize("name", SAMPLES)
-def test_nothing_from_the_model_becomes_markup(name: str, parser: str) -> None:
-    text = render(SAMPLES[name]())
-    for token in tokens(text, parser):
-        assert token.type not in (
-            "link_open",
-            "image",
-            "s_open",
-            "em_open",
-            "code_block",
-            "blockquote_open",
-            "hr",
-        )
-        assert token.type not in ("ordered_list_open", "hardbreak")
-        if token.type == "html_inline":
-            assert token.content in OWN_HTML
-        if token.type == "html_block":
-            assert token.content.startswith(OWN_BLOCKS)
-    headings = re.findall(r"^#+ .*$", text, re.MULTILINE)
-    parsed = PARSERS[parser].parse(text)
-    assert [t.type for t in parsed].count("heading_open") == len(headings)
-    titles = "guarddiff report: specialized|Inputs|Findings|What each stage added|Notes|Missing parts|Environment"
-    known = titles.replace("specialized", r"\w+") + r"|Finding \d+: \w+"
-    assert all(re.fullmatch(f"#+ (?:{known})", heading) for heading in headings)
+@pytest.mark.parametrize("name", ALL)
+def test_nothing_from_the_model_becomes_markup(name: str) -> None:
+    text = render(ALL[name]())
+    check_markup(text)
+    known = (
+        r"guarddiff report: \w+|Inputs|Findings|Finding \d+: \w+|What was run|What each stage added|Notes"
+        "|Missing parts|Environment"
+    )
+    assert [title for _, title in headings(text) if not re.fullmatch(known, title)] == []
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", ALL)
 def test_tables_keep_their_columns(name: str) -> None:
-    report = SAMPLES[name]()
+    report = ALL[name]()
     widths = {len(cells) for cells in rows(render(report))}
     assert widths <= {2, 3, 4, 6}
     opened = [t for t in PARSERS["tables"].parse(render(report)) if t.type == "table_open"]
     expected = bool(report.inputs) + bool(report.changes)
-    expected += sum(bool(f.onnx_nodes) + bool(f.counterexample) for f in report.findings)
+    expected += sum(bool(f.onnx_nodes) + bool(f.counterexample) + bool(f.ladder) for f in report.findings)
+    expected += bool(report.tries)
     assert len(opened) == expected
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", ALL)
 def test_no_control_characters_and_valid_utf8(name: str) -> None:
-    text = render(SAMPLES[name]())
+    text = render(ALL[name]())
     assert all(line.isprintable() for line in text.split("\n"))
     text.encode("utf-8")
     assert len(text) < 100_000
@@ -149,10 +98,11 @@ def test_code_is_seen_as_it_is(text: str) -> None:
 
 
 def test_github_makes_no_links_of_plain_text() -> None:
-    shown = plain("see https://a.example, www.b.example, @torch and #12")
+    shown = plain("see https://a.example, www.b.example, @torch, #12, gh-7 and pytorch/pytorch#3")
     assert "://" not in shown
     assert "www." not in shown
-    assert not re.search(r"@\w|#\d", shown)
+    assert not re.search(r"@\w|#\d|gh-\d", shown)
+    assert visible(shown) == "see https://a.example, www.b.example, @torch, #12, gh-7 and pytorch/pytorch#3"
 
 
 def test_quiet_findings_are_folded() -> None:
@@ -210,3 +160,74 @@ def test_a_dimension_is_not_called_fine_while_something_is_missing() -> None:
 def test_a_change_without_origin() -> None:
     change = dataclasses.replace(adaptive_pool().changes[0], guards=(Guard("h > 1", "range"),), effect="small")
     assert "| decompose | `h > 1` |  | excludes only the sizes 0 and 1 |" in render(ReportData(changes=(change,)))
+
+
+def test_the_ladder_marks_the_first_program_that_is_wrong() -> None:
+    text = render(translate_fault())
+    ladder = [cells for cells in rows(text) if "ONNX before" in cells[0] or "program" in cells[0]]
+    assert [(cells[0], cells[1]) for cells in ladder] == [
+        ("captured program", "agrees"),
+        ("decomposed program", "agrees"),
+        ("ONNX before the optimizer", "**raises**"),
+    ]
+    assert "The first that does not agree with eager PyTorch: ONNX before the optimizer (stage translate)." in text
+    node = "- First differing node: `ONNX node node_squeeze (Squeeze), from FX node squeeze (aten.squeeze.dims)`"
+    assert node in text.split("\n")
+
+
+@pytest.mark.parametrize(
+    ("states", "said"),
+    [
+        (("agrees", "agrees"), "Every program agrees"),
+        (("agrees", "skipped"), "What could be run agrees"),
+        (("agrees", "refuses"), "The first that does not agree with eager PyTorch: captured program."),
+    ],
+)
+def test_a_ladder_claims_no_more_than_was_run(states: tuple[str, str], said: str) -> None:
+    rungs = tuple(Rung(name, state) for name, state in zip(("eager", "captured"), states, strict=True))  # type: ignore[arg-type]
+    finding = dataclasses.replace(adaptive_pool().findings[0], ladder=Ladder({"x": (1,)}, rungs))
+    assert said in render(dataclasses.replace(adaptive_pool(), findings=(finding,)))
+
+
+def test_the_script_can_be_copied_whole() -> None:
+    blocks = fences(render(full_evidence()))
+    assert ("python", SCRIPT) in blocks
+    assert ("text", OUTPUT) in blocks
+
+
+def test_no_script_says_why() -> None:
+    text = render(translate_fault())
+    assert (
+        "No small script was found that shows the difference: the shrunk sizes no longer show the difference." in text
+    )
+
+
+def test_both_sides_of_the_operator_with_the_node_marked() -> None:
+    text = render(full_evidence())
+    before, after = (
+        content for language, content in fences(text) if "aten.flatten" in content or "aten.view" in content
+    )
+    assert [line.startswith("adaptive_avg_pool2d") for line in before.splitlines() if "<--" in line] == [True]
+    assert after.count("<--") == 2
+    assert text.index("Before decomposition:") < text.index("After decomposition:")
+    assert "ONNX nodes that it became:" in render(translate_fault())
+
+
+def test_one_side_alone() -> None:
+    finding = dataclasses.replace(
+        adaptive_pool().findings[0], decomposition=Decomposition((GraphLine("a = b"),), ()), reproduction=Reproduction()
+    )
+    text = render(dataclasses.replace(adaptive_pool(), findings=(finding,)))
+    assert "Before decomposition:" in text
+    assert "After decomposition:" not in text
+    assert "no reason is known" in text
+
+
+def test_tries_that_do_not_agree_come_first_and_the_rest_is_counted() -> None:
+    tries = (*(Try({"x": (n,)}, "agrees") for n in range(40)), Try({"x": (99,)}, "differs", "model", "41 differ"))
+    text = render(ReportData(tries=tries))
+    table = [cells for cells in rows(text) if cells[0].startswith("`x=")]
+    assert table[0] == ["`x=(99,)`", "whole model", "differs", "`41 differ`"]
+    assert len(table) == 30
+    assert "41 runs: 1 differs, 40 agree" in text
+    assert "11 rows left out" in text

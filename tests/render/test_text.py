@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.render.evidence_fixtures import EVIDENCE, OUTPUT, SCRIPT, full_evidence, translate_fault
 from tests.render.fixtures import (
     SAMPLES,
     UNKNOWN,
@@ -22,20 +24,22 @@ from tests.render.fixtures import (
 from guarddiff.core.domain import Admitted, SizeRange
 from guarddiff.core.finding import Finding
 from guarddiff.core.origin import Origin
+from guarddiff.core.proof import Reproduction, Try
 from guarddiff.core.report import ReportData
 from guarddiff.render import words
-from guarddiff.render.text import render, warning_text
+from guarddiff.render.text import render, wants_color, warning_text
 
-FINDINGS = [(name, number) for name, make in SAMPLES.items() for number in range(len(make().findings))]
+ALL = {**SAMPLES, **EVIDENCE}
+FINDINGS = [(name, number) for name, make in ALL.items() for number in range(len(make().findings))]
 
 
 def finding(name: str, number: int = 0) -> Finding:
-    return SAMPLES[name]().findings[number]
+    return ALL[name]().findings[number]
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize("name", ALL)
 def test_looks_as_reviewed(name: str) -> None:
-    snapshot(f"{name}.txt", render(SAMPLES[name]()))
+    snapshot(f"{name}.txt", render(ALL[name]()))
 
 
 def test_warnings_look_as_reviewed() -> None:
@@ -226,3 +230,98 @@ def test_never_says_clean_of_an_export_that_raised() -> None:
     text = render(ReportData(error="boom", inputs=adaptive_pool().inputs))
     assert "No specialized dimension" not in text
     assert "as declared" not in text
+
+
+def test_a_warning_names_the_first_differing_node_where_there_is_no_rule() -> None:
+    line = "  first node    ONNX node node_squeeze (Squeeze), from FX node squeeze (aten.squeeze.dims)"
+    assert line in warning_text(translate_fault().findings[0]).split("\n")
+    ruled = warning_text(full_evidence().findings[0])
+    assert "  rule " in ruled
+    assert "first node" not in ruled
+
+
+def test_the_node_gives_the_place_where_the_origin_has_none() -> None:
+    bare = dataclasses.replace(translate_fault().findings[0], origin=Origin())
+    place = "  where         the model itself, models/squeeze.py:9: return x.squeeze(1) * 2"
+    assert place in warning_text(bare).split("\n")
+    assert place in render(ReportData(findings=(bare,))).split("\n")
+
+
+def test_the_report_shows_ladder_script_and_output() -> None:
+    text = render(full_evidence())
+    assert "  ladder        eager PyTorch              reference: shape (1, 1000)\n" in text
+    assert "                decomposed program         raises  <-- first: RuntimeError: mat1" in text
+    assert text.count("<-- first") == 1
+    assert "  first node    FX node avg_pool2d (aten.avg_pool2d.default), from FX node adaptive_avg_pool2d\n" in text
+    for block in (SCRIPT, OUTPUT):
+        assert "\n".join(f"    {line}".rstrip() for line in block.splitlines()) in text
+    assert "whole model): agrees" in text
+
+
+def test_why_there_is_no_script() -> None:
+    text = " ".join(render(translate_fault()).split())
+    assert "No small script was found that shows the difference: the shrunk sizes no longer show" in text
+
+
+def test_long_scripts_and_many_tries_are_cut_and_say_so() -> None:
+    long = dataclasses.replace(adaptive_pool().findings[0], reproduction=Reproduction("x\n" * 70, "y\n" * 30, "model"))
+    tries = tuple(Try({"x": (n,)}, "agrees") for n in range(20))
+    text = render(ReportData(findings=(long,), tries=tries))
+    assert "… and 10 lines more" in text
+    assert text.count("    x\n") == 60
+    assert "… and 8 runs more" in text
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_colour_changes_no_word(name: str) -> None:
+    coloured = render(ALL[name](), color=True)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render(ALL[name]())
+    assert "\x1b" not in render(ALL[name]())
+    assert set(re.findall("\x1b.", coloured)) == {"\x1b["}
+    for line in coloured.split("\n"):
+        assert len(re.findall(r"\x1b\[0m", line)) == len(re.findall(r"\x1b\[1?;?[1-9]\d?m", line))
+
+
+def test_what_is_coloured() -> None:
+    coloured = render(adaptive_pool(), color=True)
+    assert "\x1b[1;31mspecialized\x1b[0m" in coloured
+    assert "\x1b[1;31mFinding 1, confirmed\x1b[0m" in coloured
+    assert "\x1b[36m  operator      \x1b[0maten." in coloured
+    assert "\x1b[1;32mclean\x1b[0m" in render(ReportData(), color=True)
+    assert "\x1b[1;33mincomplete\x1b[0m" in render(ReportData(status="incomplete"), color=True)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("terminal", "environment", "expected"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"NO_COLOR": "1"}, False),
+        (True, {"NO_COLOR": ""}, True),
+        (True, {"NO_COLOR": "0"}, False),
+        (False, {"FORCE_COLOR": "1"}, True),
+        (True, {"FORCE_COLOR": "0"}, False),
+        (True, {"FORCE_COLOR": ""}, True),
+        (False, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        (True, {"TERM": "dumb"}, False),
+        (False, {"TERM": "xterm"}, False),
+    ],
+)
+def test_colour_on_a_terminal_only(
+    terminal: bool, environment: dict[str, str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert wants_color(Terminal() if terminal else io.StringIO()) is expected
+
+
+def test_build_details_are_left_to_the_filing() -> None:
+    text = render(ReportData(environment={"torch": "2.14.1", "cuda_build": "12.8", "os": "Debian"}))
+    assert text.endswith("Environment: torch 2.14.1\n")

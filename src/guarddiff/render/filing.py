@@ -54,9 +54,9 @@ _ENVIRONMENT = (
 _NOT_PACKAGES = {"platform", "python", *words.DETAILS}
 
 
-def operator(finding: Finding) -> str:
-    """The name to search for: ``adaptive_avg_pool2d`` of ``aten._adaptive_avg_pool2d.default``."""
-    names = re.findall(r"[A-Za-z_]\w{1,60}", words.clean(finding.op, 200), re.ASCII)
+def operator(op: str) -> str:
+    """The name to search for: ``adaptive_avg_pool2d`` of ``aten._adaptive_avg_pool2d.default``; empty for none."""
+    names = re.findall(r"[A-Za-z_]\w{1,60}", words.clean(op, 200), re.ASCII)
     chosen = next((name for name in names if name.lower() not in _NAMESPACES and name.strip("_")), "")
     return chosen.strip("_")
 
@@ -88,26 +88,17 @@ def claim(finding: Finding) -> str:
 
 def queries(finding: Finding) -> list[str]:
     """Search texts for GitHub, of which none claims anything: operator, rule, node, error text, stage."""
-    op = operator(finding)
+    op = operator(finding.op)
     rule = finding.origin.rule.function if finding.origin.rule else ""
     node = proofs.differing(finding)
     terms = [f"onnx {op}" if op else "", f"onnx {_STAGE_WORDS[finding.stage]}"]
-    terms += [
-        f'onnx "{name}"'
-        for name in (_name(rule), _name(node.op) if node else "")
-        if name and name.lower() != op.lower()
-    ]
+    names = [operator(rule), *((operator(node.op), operator(node.fx_op or "")) if node else ())]
+    terms += [f'onnx "{name}"' for name in names if name and name.lower() != op.lower()]
     terms += [f'"{fragment}"' for fragment in _fragments(finding)]
     homes = ["pytorch/pytorch"]
     if finding.stage in ("translate", "optimize"):
         homes.append("microsoft/onnxscript")
     return [f"repo:{home} is:issue {term}" for home in homes for term in dict.fromkeys(filter(None, terms))]
-
-
-def _name(text: str) -> str:
-    """The longest identifier in ``text``."""
-    names = re.findall(r"[A-Za-z_]\w{2,60}", words.clean(text, 200), re.ASCII)
-    return max(names, key=len, default="").strip("_")
 
 
 def _fragments(finding: Finding) -> list[str]:
@@ -133,12 +124,8 @@ def versions(environment: Mapping[str, str]) -> list[str]:
     if "python_platform" not in known and "platform" in known:
         lines.append(f"Python platform: {known['platform']}")
     packages = [key for key in sorted(known) if key not in _NOT_PACKAGES]
-    return [
-        *_without_gaps(lines),
-        "",
-        "Versions of relevant libraries:",
-        *(f"[pip3] {k}=={known[k]}" for k in packages),
-    ]
+    lines += ["", "Versions of relevant libraries:"]
+    return _without_gaps(lines) + [f"[pip3] {key}=={known[key]}" for key in packages[:_MOST_PACKAGES]]
 
 
 def _bits(known: Mapping[str, str]) -> str:
@@ -151,6 +138,4 @@ def _without_gaps(lines: list[str]) -> list[str]:
     for line in lines:
         if line or (kept and kept[-1]):
             kept.append(line)
-    while kept and not kept[-1]:
-        kept.pop()
     return kept

@@ -48,6 +48,13 @@ TRY_STATES: dict[TryState, str] = {
     "unknown": "unknown",
 }
 
+_COUNTED: tuple[tuple[TryState, str, str], ...] = (
+    ("differs", "differ", "differs"),
+    ("agrees", "agree", "agrees"),
+    ("rejected", "refused by eager PyTorch", "refused by eager PyTorch"),
+    ("unknown", "unknown", "unknown"),
+)
+
 SCOPES: dict[ReproductionScope, str] = {
     "operator": "the operator alone",
     "statement": "the statement of the model's code",
@@ -109,10 +116,11 @@ def ladder_claim(ladder: Ladder) -> str:
 
 
 def node(found: DifferingNode) -> str:
-    """``ONNX node_squeeze (Squeeze), from FX node squeeze``: which node it is."""
+    """``ONNX node node_squeeze (Squeeze), from FX node squeeze (aten.squeeze.dims)``: which node it is."""
     graph = "ONNX" if found.graph == "onnx" else "FX"
     came = found.fx_node if found.fx_node != found.name else None
-    back = f", from FX node {words.clean(came, 60)}" if came else ""
+    made_by = f" ({words.clean(found.fx_op, 80)})" if found.fx_op else ""
+    back = f", from FX node {words.clean(came, 60)}{made_by}" if came else ""
     op = f" ({words.clean(found.op, 80)})" if found.op else ""
     return f"{graph} node {words.clean(found.name, 60)}{op}{back}"
 
@@ -147,10 +155,11 @@ def try_rows(tries: Sequence[Try], most: int) -> tuple[list[TryRow], int]:
 
 def try_count(tries: Sequence[Try]) -> str:
     """``7 runs: 5 agree, 2 differ``."""
-    verbs = {"differs": "differ", "agrees": "agree", "rejected": "refused by eager PyTorch", "unknown": "unknown"}
     seen = Counter(one.state for one in tries)
-    parts = ", ".join(f"{seen[state]} {verb}" for state, verb in verbs.items() if seen[state])  # type: ignore[index]
-    return f"{words.count(len(tries), 'run')}: {parts}"
+    parts = [
+        f"{number} {verb if number > 1 else single}" for state, verb, single in _COUNTED if (number := seen[state])
+    ]
+    return f"{words.count(len(tries), 'run')}: {', '.join(parts)}"
 
 
 def script_claim(found: Reproduction) -> str:
