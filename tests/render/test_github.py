@@ -143,7 +143,7 @@ def test_nothing_to_file() -> None:
 def test_many_other_findings_are_counted() -> None:
     report = adaptive_pool()
     text = render(dataclasses.replace(report, findings=report.findings * 100))
-    assert "- 69 more in the report" in text
+    assert "- 79 more in the report" in text
 
 
 def test_what_is_too_long_is_attached() -> None:
@@ -160,6 +160,36 @@ def test_what_is_too_long_is_attached() -> None:
         assert f"### {title}\n\nIn the attached file" in text
     assert attached.count("h % ") == 500
     assert ("python", SCRIPT * 100) in fences(attached)
+
+
+@pytest.mark.parametrize("char", "|&`*a\x00\U000e0001")
+def test_no_text_is_escaped_beyond_the_limit(char: str) -> None:
+    def filled(value: object) -> object:
+        if isinstance(value, str):
+            return char * 5000
+        if isinstance(value, tuple):
+            return tuple(map(filled, value))
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            kept = ("stage", "verdict", "kind", "scope", "state", "graph", "effect", "when")
+            fields = {
+                f.name: getattr(value, f.name) if f.name in kept else filled(getattr(value, f.name))
+                for f in dataclasses.fields(value)
+                if f.init
+            }
+            if "rungs" in fields:
+                fields["rungs"] = value.rungs  # type: ignore[attr-defined]
+            return type(value)(**fields)
+        return value
+
+    one = filled(full_evidence().findings[0])
+    report = dataclasses.replace(
+        full_evidence(),
+        findings=(one,) * 50,  # type: ignore[arg-type]
+        missing=(Missing(char * 500, char * 500),) * 50,
+        environment={f"{char * 50}{i}": char * 500 for i in range(100)},
+    )
+    assert len(render(report)) <= LIMIT
+    check_markup(render(report))
 
 
 def test_as_much_as_fits_stays() -> None:

@@ -73,7 +73,7 @@ def claim(finding: Finding) -> str:
     """One paragraph of Markdown: what is claimed, at which sizes, and which program is the first to be wrong."""
     exporter = "`torch.onnx.export(dynamo=False)`" if finding.stage == "run" else "`torch.onnx.export`"
     op = f" ({code(finding.op)})" if finding.op else ""
-    parts = [f"{exporter} {_BLAME[finding.stage].removesuffix(' for')}{op}. {plain(words.headline(finding), 1500)}."]
+    parts = [f"{exporter} {_BLAME[finding.stage].removesuffix(' for')}{op}. {plain(words.headline(finding), 1000)}."]
     proof = finding.counterexample
     if proof:
         at = code(words.shapes(proof.sizes)) or "the same inputs"
@@ -114,7 +114,7 @@ def _fragments(finding: Finding) -> list[str]:
 
 def versions(environment: Mapping[str, str]) -> list[str]:
     """``environment`` as ``python -m torch.utils.collect_env`` prints it, as far as it is known."""
-    known = {words.clean(key, 80): words.clean(value, 200) for key, value in environment.items()}
+    known = {words.clean(key, 60): words.clean(value, 120) for key, value in environment.items()}
     lines = []
     for key, name in _ENVIRONMENT:
         if key is None:

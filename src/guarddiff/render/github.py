@@ -12,7 +12,7 @@ from guarddiff.render.commonmark import code, fenced, plain
 LIMIT = 60_000
 """Longest text in characters; GitHub takes 65,536."""
 
-_MOST_OTHERS = 30
+_MOST_OTHERS = 20
 _ATTACHED = "In the attached file (`….github-attachment.md`, beside this one)."
 _NOT_YET = (
     "**Do not file this text as it is.** A tool wrote it, and the sign-off below is still empty. It must not be filed "
@@ -195,7 +195,7 @@ def _tail(report: ReportData, number: int) -> list[str]:
     others = [(n, f) for n, f in enumerate(report.findings, 1) if f.warns and n != number]
     blocks = []
     if others:
-        lines = [f"- Finding {n}, {f.verdict}: {plain(words.headline(f, 2, 2), 200)}" for n, f in others[:_MOST_OTHERS]]
+        lines = [f"- Finding {n}, {f.verdict}: {plain(words.headline(f, 2, 2), 150)}" for n, f in others[:_MOST_OTHERS]]
         if len(others) > _MOST_OTHERS:
             lines.append(f"- {len(others) - _MOST_OTHERS} more in the report")
         said = "The same export has other root causes. They are not part of this issue: file one issue for each."
