@@ -121,6 +121,7 @@ def _environment() -> Environment:
         STAGES=STAGES,
         VERDICTS=_VERDICTS,
         kinds=_kinds,
+        by_origin=_by_origin,
     )
     return env
 
@@ -146,6 +147,14 @@ def _kinds(snapshot: Snapshot) -> str:
     for guard in snapshot.guards:
         found[guard.kind] = found.get(guard.kind, 0) + 1
     return ", ".join(words.count(number, kind) for kind, number in found.items()) or "none"
+
+
+def _by_origin(guards: Sequence[GuardRow]) -> list[tuple[Origin | None, list[GuardRow]]]:
+    """Guards of one origin together, in the order in which the origins first appear."""
+    found: dict[Origin | None, list[GuardRow]] = {}
+    for guard in guards:
+        found.setdefault(guard.origin, []).append(guard)
+    return list(found.items())
 
 
 def _row(guard: Guard) -> GuardRow:
