@@ -17,7 +17,7 @@ from guarddiff.core.origin import Origin, SourceLine
 from guarddiff.core.proof import Decomposition, GraphLine, Ladder, Reproduction, Rung, Try
 from guarddiff.core.report import Change, ReportData
 from guarddiff.core.snapshot import Guard
-from guarddiff.render.html import render
+from guarddiff.render.html import _environment, render
 
 ALL = {**SAMPLES, **EVIDENCE}
 BLOCKS = {"p", "div", "dt", "dd", "li", "h1", "h2", "h3", "h4", "h5", "td", "th", "details", "summary", "title", "a"}
@@ -106,6 +106,12 @@ def test_asks_for_nothing_from_outside(name: str) -> None:
     assert not {"img", "iframe", "object", "embed", "link", "base", "form"} & set(tree.tags)
     assert tree.tags.count("script") == tree.tags.count("style") == 1
     assert not re.search(r"url\(|@import|https?:", tree.inside("style") + tree.inside("script"))
+
+
+def test_a_template_that_forgets_to_clean_a_text_does_no_harm() -> None:
+    page = _environment().from_string('<p title="{{ text }}">{{ text }}</p>').render(text='\x00\n"<b>' + "x" * 9000)
+    assert page.startswith('<p title="\\x00\\n&#34;&lt;b&gt;x')
+    assert len(page) < 8200
 
 
 def test_the_policy_allows_exactly_the_own_style_and_script() -> None:
