@@ -1,0 +1,78 @@
+"""What the command line says when it can't go on, and the exit codes."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import click
+
+CLEAN, SPECIALIZED, WRONG, INCOMPLETE = 0, 1, 2, 3
+INTERRUPTED, BROKEN_PIPE = 130, 141
+
+BY_STATUS = {"clean": CLEAN, "specialized": SPECIALIZED, "incomplete": INCOMPLETE}
+"""Exit code for a report's status."""
+
+_LONGEST = 600
+
+
+class Wrong(click.ClickException):
+    """Wrong usage, or a file that is missing, broken or foreign: told in one line, exit code 2."""
+
+    exit_code = WRONG
+
+    def __init__(self, message: str) -> None:
+        super().__init__(line(message))
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(f"guarddiff: {self.format_message()}", file=file, err=file is None)
+
+
+class Failed(Wrong):
+    """What was asked for could not be done, though it was asked for rightly: one line, exit code 3."""
+
+    exit_code = INCOMPLETE
+
+
+class _Debug:
+    on = False
+
+
+def debugging() -> bool:
+    """Whether ``--debug`` was given."""
+    return _Debug.on
+
+
+def set_debug(on: bool) -> None:
+    """Whether tracebacks are shown from here on."""
+    _Debug.on = on
+
+
+def show_traceback(error: BaseException) -> None:
+    """The traceback of ``error`` with those of its causes, on stderr, where ``--debug`` was given."""
+    if debugging():
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+
+
+def line(text: str, limit: int = _LONGEST) -> str:
+    """``text`` on one line, with escapes for what can't be printed."""
+    from guarddiff.render import words
+
+    return words.clean(" ".join(text.split()), limit)
+
+
+def told(error: BaseException, limit: int = 300) -> str:
+    """An exception by its type and the first line of its words."""
+    lines = str(error).strip().splitlines()
+    return line(f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__, limit)
+
+
+@contextmanager
+def wrong_when(*kinds: type[Exception]) -> Iterator[None]:
+    """These exceptions are the user's own doing: their words in one line."""
+    try:
+        yield
+    except kinds as error:
+        raise Wrong(str(error)) from error
