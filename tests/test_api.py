@@ -26,7 +26,7 @@ from torch.onnx import export as old_reference
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import guarddiff
-from guarddiff import pipeline
+from guarddiff import api, pipeline
 from guarddiff.analysis import attribute, constants, notes
 from guarddiff.core.finding import Finding
 from guarddiff.render import text
@@ -725,6 +725,62 @@ def test_a_guarded_export_inside_a_watch_warns_once() -> None:
 def test_watch_refuses_wrong_values() -> None:
     with pytest.raises(ValueError, match="did you mean 'raise'"), guarddiff.watch(on_finding="rise"):  # type: ignore[arg-type]
         raise AssertionError("must not be entered")
+
+
+# --- check_at -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        (None, []),
+        ({}, []),
+        ({"h": [3]}, [{"h": 3}]),
+        ({"h": (3, 5), "x[2]": range(7, 9)}, [{"h": h, "x[2]": x} for h in (3, 5) for x in (7, 8)]),
+        ({"h": [np.int64(3), 3]}, [{"h": 3}]),
+        ([{"h": 3, "w": 4}, {"w": 4, "h": 3}, {"w": 0}, {}], [{"h": 3, "w": 4}, {"w": 0}]),
+        ({"a": range(8), "b": range(8)}, [{"a": a, "b": b} for a in range(8) for b in range(8)]),
+    ],
+)
+def test_points(sizes: Any, expected: list[dict[str, int]]) -> None:
+    assert list(api.points(sizes)) == expected
+    assert all(type(size) is int for point in api.points(sizes) for size in point.values())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind", "message"),
+    [
+        ({"a": range(13), "b": range(5)}, ValueError, "sizes stands for 65 points: give at most 64"),
+        ({"a": range(10**6), "b": range(10**6)}, ValueError, "stands for 1000000000000 points"),
+        ([{"a": n} for n in range(65)], ValueError, "stands for 65 points"),
+        ({"h": []}, ValueError, "sizes['h'] is empty"),
+        ({"h": [3, -1]}, ValueError, "a size of 'h' is negative: -1"),
+        ({"h": 3}, TypeError, "sizes['h'] must be a list of sizes, not 3"),
+        ({"h": "34"}, TypeError, "sizes['h'] must be a list of sizes, not '34'"),
+        ({"h": [2.5]}, TypeError, "a size of 'h' must be a whole number, not 2.5"),
+        ([{"h": True}], TypeError, "a size of 'h' must be a whole number, not True"),
+        ([{2: 3}], TypeError, "sizes must be given by names of dimensions, not 2"),
+        ([3], TypeError, "a point of sizes must map names of dimensions to sizes, not 3"),
+        ("h=3", TypeError, "sizes must map names of dimensions to lists of sizes, or be a list of points, not 'h=3'"),
+    ],
+)
+def test_points_that_are_none(sizes: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=re.escape(message)):
+        api.check_at(nn.ReLU(), (LINE,), sizes=sizes)
+
+
+def test_check_at_is_check_with_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+
+    class Noted(pipeline.Pipeline):
+        def __init__(self, options: Any, *more: Any) -> None:
+            given.append(options)
+            super().__init__(options, *more)
+
+    monkeypatch.setattr(api, "Pipeline", Noted)
+    report = api.check_at(nn.ReLU(), (LINE,), sizes={"n": [3, 4]}, on_finding="ignore", replay="full", **DYNAMIC)
+    assert isinstance(report.program, torch.onnx.ONNXProgram)
+    assert given == [api.Options("ignore", "full", False, None, ({"n": 3}, {"n": 4}))]
 
 
 # --- arguments ------------------------------------------------------------------------------------------

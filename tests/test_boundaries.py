@@ -28,14 +28,17 @@ LEVEL = {
     "report": 2,  # the public Report: core's data with render's formats
     "options": 2,
     "legacy": 2,  # the TorchScript exporter, which leaves no guards
-    "pipeline": 3,  # one export from recording to report
-    "api": 4,
-    **dict.fromkeys(("sweep", "demo", "testing"), 5),
-    "cli": 6,
-    "__main__": 7,
+    "proving": 3,  # from findings to proofs
+    "pipeline": 4,  # one export from recording to report
+    "watching": 5,  # guarded calls: one by one, in a block, in the whole process
+    "api": 6,
+    **dict.fromkeys(("sweep", "demo", "testing"), 7),
+    "pytest_plugin": 8,
+    "cli": 8,
+    "__main__": 9,
 }
 ROOT = "__init__"  # guarddiff/__init__.py: public names, loaded lazily
-ROOT_USERS_FROM = 5  # from this level on a part may use the public names as a user would
+ROOT_USERS_FROM = 7  # from this level on a part may use the public names as a user would
 
 HEAVY = frozenset({"torch", "torchvision", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "sympy"})
 FORBIDDEN_PACKAGES = {
@@ -279,6 +282,9 @@ LONG_FUNCTION = "def f():\n" + "    x = 1\n" * MAX_FUNCTION_LINES
         (direction_of_imports, "api.py", "from guarddiff.cli import main"),
         (direction_of_imports, "api.py", "from guarddiff import SpecializationWarning"),
         (direction_of_imports, "api.py", "import guarddiff.testing"),
+        (direction_of_imports, "watching.py", "from guarddiff.api import check"),
+        (direction_of_imports, "testing.py", "import guarddiff.pytest_plugin"),
+        (direction_of_imports, "pytest_plugin.py", "from guarddiff.cli import main"),
         (direction_of_imports, "report.py", "from guarddiff.api import check"),
         (direction_of_imports, "render/text.py", "from guarddiff.report import Report"),
         (direction_of_imports, "sweep/run.py", "from guarddiff.cli.main import main"),
@@ -332,7 +338,8 @@ def test_reports(rule: Rule, path: str, text: str) -> None:
         ("torch_bridge/hooks.py", "import torch\nfrom torch._guards import detect_fake_mode\ntorch._C.x"),
         ("replay/isolate.py", "import torch\ntorch.__version__\nself._x = torch.nn.Module()\nother._y = 1"),
         ("report.py", "from guarddiff.core import codec\nfrom guarddiff.render import text"),
-        ("api.py", "from guarddiff import render, report\nfrom guarddiff.torch_bridge import hooks"),
+        ("api.py", "from guarddiff import render, report, watching\nfrom guarddiff.torch_bridge import hooks"),
+        ("pytest_plugin.py", "def f():\n    from guarddiff import testing, watching"),
         ("demo.py", "import guarddiff\nfrom guarddiff import check\nprint('x')"),
         ("cli/main.py", "from guarddiff.sweep import run\nfrom guarddiff import load_report\nprint('x')"),
         ("__main__.py", "from guarddiff.cli import main"),

@@ -26,9 +26,11 @@ NAMES = {
     "__version__",
     "check",
     "export",
+    "install",
     "last_report",
     "load_report",
     "report_of",
+    "uninstall",
     "watch",
 }
 
@@ -100,7 +102,9 @@ def test_our_keywords_are_none_of_torchs() -> None:
         ("report_of", ["program"]),
         ("last_report", []),
         ("load_report", ["path"]),
-        ("watch", ["on_finding", "replay", "report_to"]),
+        ("watch", ["on_finding", "replay", "report_to", "threads"]),
+        ("install", ["on_finding", "replay", "report_to"]),
+        ("uninstall", []),
     ],
 )
 def test_other_signatures(name: str, parameters: list[str]) -> None:
@@ -150,7 +154,7 @@ def test_members_of_reports_and_findings() -> None:
     assert {"sizes", "expected", "got", "kind"} <= set(inspect.signature(guarddiff.Counterexample).parameters)
 
 
-@pytest.mark.parametrize("first", ["last_report", "check", "watch", "export"])
+@pytest.mark.parametrize("first", ["last_report", "check", "watch", "install", "export"])
 def test_export_is_the_function_whatever_is_used_first(first: str) -> None:
     code = (
         f"import guarddiff; guarddiff.{first}; from guarddiff import export; "

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from guarddiff.api import check, export, last_report, report_of, watch
+    from guarddiff.api import check, export, install, last_report, report_of, uninstall, watch
     from guarddiff.core.errors import (
         GuarddiffError,
         ReportFileError,
@@ -34,8 +34,10 @@ _PLACES = {
     "load_report": "guarddiff.report",
     "check": "guarddiff.api",
     "export": "guarddiff.api",
+    "install": "guarddiff.api",
     "last_report": "guarddiff.api",
     "report_of": "guarddiff.api",
+    "uninstall": "guarddiff.api",
     "watch": "guarddiff.api",
 }
 
@@ -51,9 +53,11 @@ __all__ = [
     "__version__",
     "check",
     "export",
+    "install",
     "last_report",
     "load_report",
     "report_of",
+    "uninstall",
     "watch",
 ]
 

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import sys
-import threading
-import warnings
-from collections.abc import Callable, Iterator
+import itertools
+import math
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from guarddiff import legacy
-from guarddiff.core.errors import SpecializationError, SpecializationWarning
-from guarddiff.core.log import say
+from guarddiff import watching
 from guarddiff.options import OnFinding, Options, Replay, ReportTo
 from guarddiff.pipeline import Pipeline, last_report, report_of
 from guarddiff.report import Report
-from guarddiff.torch_bridge import hooks, watching
+from guarddiff.watching import install, uninstall, watch
 
-_local = threading.local()
+MOST_POINTS = 64
+Sizes = Mapping[str, Sequence[int]] | Sequence[Mapping[str, int]] | None
 
-__all__ = ["check", "export", "last_report", "report_of", "watch"]
+__all__ = ["check", "check_at", "export", "install", "last_report", "report_of", "uninstall", "watch"]
 
 
 def export(
@@ -58,8 +55,8 @@ def export(
         SpecializationError: With ``on_finding="raise"``, carrying the report.
         TypeError, ValueError: For a wrong value of a keyword named above.
     """
-    options = Options(on_finding, replay, repair, report_to)
-    return _run(Pipeline(options, _legacy(args, kwargs)), lambda: torch.onnx.export(*args, **kwargs))[0]
+    pipeline = Pipeline(Options(on_finding, replay, repair, report_to), watching.legacy_call(args, kwargs))
+    return watching.run(pipeline, lambda: torch.onnx.export(*args, **kwargs))[0]
 
 
 def check(
@@ -71,92 +68,84 @@ def check(
     **kwargs: Any,
 ) -> Report:
     """As ``export``, but returns the report; ``report.program`` is the ONNXProgram."""
-    options = Options(on_finding, replay, repair, report_to)
-    program, report = _run(Pipeline(options, _legacy(args, kwargs)), lambda: torch.onnx.export(*args, **kwargs))
-    report.program = program
-    return report
+    return _check(Options(on_finding, replay, repair, report_to), args, kwargs)
 
 
-@contextlib.contextmanager
-def watch(
+def check_at(
+    *args: Any,
+    sizes: Sizes = None,
     on_finding: OnFinding = "warn",
     replay: Replay = "findings",
+    repair: bool = False,
     report_to: ReportTo = None,
-) -> Iterator[list[Report]]:
-    """Guard every ``torch.onnx.export`` call made inside, in this thread, also by third-party code.
+    **kwargs: Any,
+) -> Report:
+    """As ``check``, and the model is run at sizes of the caller's own as well.
 
-    Yields a list that gets one report per export, in order, also for exports that raised.
+    Args:
+        args: Positional arguments of ``torch.onnx.export``.
+        sizes: Names of dimensions (``h``, or ``x[2]`` for one without a name) to the sizes to try, of which every
+            combination is run; or a list of points, each a mapping of names to one size. What is not named keeps the
+            example's size. At most 64 points; None for none.
+        on_finding: As for ``check``, and so are ``replay``, ``repair``, ``report_to`` and ``kwargs``.
+
+    Raises:
+        TypeError, ValueError: For a wrong value of a keyword named above, also for more than 64 points.
+        SpecializationError: With ``on_finding="raise"``, carrying the report.
     """
-    options = Options(on_finding, replay, False, report_to)
-    reports: list[Report] = []
+    options = Options(on_finding, replay, repair, report_to, points(sizes))
+    return _check(options, args, kwargs)
 
-    def guarded(call: Callable[[], Any]) -> Any:
-        return _run(Pipeline(options), call)[0]
 
-    before = _lists()
-    _local.lists = (*before, reports)
+def points(sizes: Sizes) -> tuple[Mapping[str, int], ...]:
+    """The points that ``sizes`` of ``check_at`` stand for, each once.
+
+    Raises TypeError for what is no size and ValueError for an empty list, a negative size or more than 64 points.
+    """
+    if sizes is None:
+        return ()
+    if isinstance(sizes, Mapping):
+        axes = [[(name, size) for size in _listed(name, listed)] for name, listed in sizes.items()]
+        number = math.prod(map(len, axes))
+        found: Iterable[Iterable[tuple[str, int]]] = itertools.product(*axes) if number <= MOST_POINTS else ()
+    elif isinstance(sizes, Sequence) and not isinstance(sizes, (str, bytes)):
+        for point in sizes:
+            if not isinstance(point, Mapping):
+                raise TypeError(f"a point of sizes must map names of dimensions to sizes, not {point!r}")
+        number = len(sizes)
+        found = [[(name, _size(name, size)) for name, size in point.items()] for point in sizes]
+    else:
+        raise TypeError(f"sizes must map names of dimensions to lists of sizes, or be a list of points, not {sizes!r}")
+    if number > MOST_POINTS:
+        raise ValueError(f"sizes stands for {number} points: give at most {MOST_POINTS}")
+    kept = {tuple(sorted(point)): dict(point) for point in map(list, found)}
+    return tuple(point for point in kept.values() if point)
+
+
+def _listed(name: str, listed: Any) -> list[int]:
+    if not isinstance(listed, Sequence) or isinstance(listed, (str, bytes)):
+        raise TypeError(f"sizes[{name!r}] must be a list of sizes, not {listed!r}")
+    if not listed:
+        raise ValueError(f"sizes[{name!r}] is empty: give at least one size")
+    return list(dict.fromkeys(_size(name, size) for size in listed))
+
+
+def _size(name: Any, size: Any) -> int:
+    if not isinstance(name, str):
+        raise TypeError(f"sizes must be given by names of dimensions, not {name!r}")
     try:
-        with hooks.recording(watching.Watcher(guarded)):
-            yield reports
-    finally:
-        _local.lists = before
+        number = operator.index(size)
+    except TypeError:
+        number = None
+    if number is None or isinstance(size, bool):
+        raise TypeError(f"a size of {name!r} must be a whole number, not {size!r}")
+    if number < 0:
+        raise ValueError(f"a size of {name!r} is negative: {number}")
+    return number
 
 
-def _run(pipeline: Pipeline, call: Callable[[], Any]) -> tuple[Any, Report]:
-    """One guarded call: the result of ``call`` and the report."""
-    try:
-        with hooks.recording(pipeline.recording):
-            program = call()
-    except SpecializationError as error:
-        if pipeline.report is not error.report:
-            raise
-        _tell(pipeline.report)
-        raise
-    except Exception as error:
-        _tell(pipeline.finish(error))
-        raise
-    report = pipeline.finish()
-    _tell(report)
-    if pipeline.options.on_finding == "warn":
-        for text in pipeline.texts():
-            say(logging.WARNING, text)
-            _warn(text)
-    return program, report
-
-
-def _lists() -> tuple[list[Report], ...]:
-    """The lists of the watches that are on in this thread."""
-    found: tuple[list[Report], ...] = getattr(_local, "lists", ())
-    return found
-
-
-def _tell(report: Report | None) -> None:
-    if report is not None:
-        for reports in _lists():
-            reports.append(report)
-
-
-def _warn(text: str) -> None:
-    """Warn at the line that called us: the innermost frame outside guarddiff and torch."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] in (
-        "guarddiff",
-        "torch",
-        "contextlib",
-    ):
-        frame = frame.f_back
-    warnings.warn_explicit(
-        text,
-        SpecializationWarning,
-        frame.f_code.co_filename,
-        frame.f_lineno,
-        registry=frame.f_globals.setdefault("__warningregistry__", {}),
-    )
-
-
-def _legacy(args: tuple[Any, ...], kwargs: dict[str, Any]) -> legacy.Call | None:
-    """The call, if it goes to the TorchScript exporter; wrong arguments are left to torch to tell of."""
-    try:
-        return legacy.call_of(args, kwargs)
-    except (TypeError, ValueError):
-        return None
+def _check(options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Report:
+    pipeline = Pipeline(options, watching.legacy_call(args, kwargs))
+    program, report = watching.run(pipeline, lambda: torch.onnx.export(*args, **kwargs), checked=True)
+    report.program = program
+    return report

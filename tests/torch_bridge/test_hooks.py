@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
+import io
 import logging
 import threading
 import traceback
@@ -16,7 +18,7 @@ from guarddiff.torch_bridge import hooks, probe, record
 from guarddiff.torch_bridge.probe import PrivateName
 from guarddiff.torch_bridge.record import Recording
 
-HOOKED = (*hooks.AROUND, probe.LOG_GUARD)
+HOOKED = (*hooks.AROUND, probe.LOG_GUARD, hooks.LEGACY_EXPORT)
 ORIGINALS = {name: name.get() for name in HOOKED}
 
 
@@ -68,6 +70,11 @@ def capture(size: int = 2) -> torch.export.ExportedProgram:
 
 def export(model: nn.Module | None = None) -> Any:
     return onnx_export(model or Branch(), (torch.ones(2, 7),), dynamic_shapes=({1: AUTO},))
+
+
+def in_a_thread(work: Callable[[], Any]) -> Any:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result(240)
 
 
 def sizes(told: Told) -> list[str]:
@@ -181,6 +188,75 @@ def test_none_alone_installs_nothing() -> None:
     with hooks.recording(None):
         assert wrapped() == []
         capture()
+
+
+def test_an_inner_recording_that_ends_last_leaves_nothing() -> None:
+    outer, inner = Told(), Told()
+    first, second = hooks.recording(outer), hooks.recording(inner)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert hooks.current() is inner
+    second.__exit__(None, None, None)
+    assert hooks.observers() == ()
+
+
+def test_everywhere_is_told_of_all_threads_that_have_no_observer() -> None:
+    shared, newest, own = Told(), Told(), Told()
+    with hooks.everywhere(shared):
+        in_a_thread(lambda: capture(2))
+        with hooks.everywhere(newest):
+            in_a_thread(lambda: capture(3))
+            with hooks.recording(own):
+                assert hooks.observers() == (shared, newest, own)
+                capture(4)
+                in_a_thread(lambda: capture(5))
+            with hooks.recording(None):
+                capture(6)
+        capture(7)
+    assert wrapped() == []
+    assert [sizes(told) for told in (shared, newest, own)] == [["2", "7"], ["3", "5"], ["4"]]
+
+
+def test_everywhere_ends_in_any_order() -> None:
+    first, second = hooks.everywhere(one := Told()), hooks.everywhere(other := Told())
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert hooks.observers() == (other,)
+    second.__exit__(None, None, None)
+    assert one.calls == other.calls == []
+
+
+def test_an_observer_that_is_on_twice_is_listed_once() -> None:
+    told = Told()
+    with hooks.everywhere(told), hooks.recording(told):
+        assert hooks.observers() == (told,)
+
+
+class Traced(Told):
+    def __init__(self) -> None:
+        super().__init__()
+        self.traced: list[tuple[int, list[str]]] = []
+
+    def legacy(self, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.traced.append((len(args), sorted(kwargs)))
+        return call()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", [Told, Traced])
+def test_the_torchscript_exporter_is_told_to_those_that_can_hear_of_it(kind: type[Told]) -> None:
+    told = kind()
+    file = io.BytesIO()
+    with hooks.recording(told):
+        torch.onnx.export(nn.ReLU(), (torch.ones(2),), file, dynamo=False)
+    assert file.getvalue() != b""
+    assert told.calls == []
+    if isinstance(told, Traced):
+        ((count, names),) = told.traced
+        assert count == 3
+        assert {"kwargs", "dynamic_axes", "input_names"} <= set(names)
 
 
 class Turns:
@@ -390,7 +466,7 @@ def test_a_name_that_does_not_exist_is_skipped(gone: PrivateName, monkeypatch: p
     monkeypatch.setattr(hooks, "AROUND", (gone, probe.EXPORT_COMPAT, probe.CORE_EXPORT))
     told = Told()
     with hooks.recording(told):
-        assert wrapped() == [probe.EXPORT_COMPAT, probe.CORE_EXPORT, probe.LOG_GUARD]
+        assert wrapped() == [probe.EXPORT_COMPAT, probe.CORE_EXPORT, probe.LOG_GUARD, hooks.LEGACY_EXPORT]
         capture(2)
     assert sizes(told) == ["2"]
 
@@ -402,4 +478,4 @@ def test_a_module_that_fails_on_import_is_skipped(tmp_path: Any, monkeypatch: py
     monkeypatch.setattr(hooks, "_users", 0)  # put back afterwards, whatever happens
     monkeypatch.setattr(hooks, "_installed", [])
     with hooks.recording(Told()):
-        assert wrapped() == [probe.CORE_EXPORT, probe.LOG_GUARD]
+        assert wrapped() == [probe.CORE_EXPORT, probe.LOG_GUARD, hooks.LEGACY_EXPORT]

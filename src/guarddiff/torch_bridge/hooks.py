@@ -1,8 +1,9 @@
 """Stage boundaries: wrap torch's functions, delegate to them, always restore.
 
-The wrappers are installed while at least one recording is active in any thread, and do nothing in a thread
-that records nothing. What a wrapper does for us can never fail the export: an observer's exception is handed
-to the recording and the export goes on.
+The wrappers are installed while at least one observer is on, and do nothing in a thread that nobody observes. An
+observer is on in one thread (``recording``) or in all of them (``everywhere``); in a thread that has its own, the
+thread's innermost one is told and no other. What a wrapper does for us can never fail the export: an observer's
+exception is handed to the recording and the export goes on.
 """
 
 from __future__ import annotations
@@ -46,6 +47,14 @@ _local = threading.local()
 _lock = threading.Lock()
 _installed: list[_Wrap] = []
 _users = 0
+_everywhere: tuple[Observer, ...] = ()
+
+
+class _Place:
+    """Where an observer stands among those of a thread; ``None`` suspends them."""
+
+    def __init__(self, observer: Observer | None) -> None:
+        self.observer = observer
 
 
 @dataclass
@@ -70,27 +79,79 @@ AROUND = (
 )
 
 
+LEGACY_EXPORT = PrivateName(
+    "torch.onnx._internal.torchscript_exporter.utils", "export", "exports with dynamo=False made by other code"
+)
+"""Where ``torch.onnx.export(dynamo=False)`` goes. Told to observers that have a method ``legacy``; not among the names
+that ``probe`` looks for, since a torch without the TorchScript exporter lacks nothing."""
+
+
 def current() -> Observer | None:
     """The observer of this thread; None when nothing is recorded here."""
-    return getattr(_local, "observer", None)
+    places = _places()
+    if places:
+        return places[-1].observer
+    shared = _everywhere
+    return shared[-1] if shared else None
+
+
+def observers() -> tuple[Observer, ...]:
+    """All observers that are on in this thread, outermost first, each once: those of all threads, then its own."""
+    own = (place.observer for place in _places() if place.observer is not None)
+    return tuple({id(observer): observer for observer in (*_everywhere, *own)}.values())
+
+
+def around(name: PrivateName, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Make ``call`` as a wrapper of ``name`` would: through the observer of this thread, if there is one."""
+    observer = current()
+    return call() if observer is None else observer.around(name, call, args, kwargs)
 
 
 @contextlib.contextmanager
 def recording(observer: Observer | None) -> Iterator[None]:
     """Tell ``observer`` of what happens in this thread; None suspends a recording that is on.
 
-    Nested recordings replace each other and are put back in order.
+    Nested recordings replace each other. One that ends takes itself away and nothing else, also when it ends out of
+    order or in another thread.
     """
-    before = current()
+    places = _places()
+    place = _Place(observer)
     if observer is not None:
         _acquire()
-    _local.observer = observer
+    places.append(place)
     try:
         yield
     finally:
-        _local.observer = before
+        places.remove(place)
         if observer is not None:
             _release()
+
+
+@contextlib.contextmanager
+def everywhere(observer: Observer) -> Iterator[None]:
+    """Tell ``observer`` of what happens in every thread that has no observer of its own; of several, the newest."""
+    global _everywhere
+    _acquire()
+    with _lock:
+        _everywhere = (*_everywhere, observer)
+    try:
+        yield
+    finally:
+        with _lock:
+            left = list(_everywhere)
+            left.reverse()
+            left.remove(observer)
+            left.reverse()
+            _everywhere = tuple(left)
+        _release()
+
+
+def _places() -> list[_Place]:
+    """The places of this thread's observers, outermost first."""
+    places: list[_Place] | None = getattr(_local, "places", None)
+    if places is None:
+        places = _local.places = []
+    return places
 
 
 def _acquire() -> None:
@@ -101,6 +162,7 @@ def _acquire() -> None:
             for name in AROUND:
                 _install(name, _around_wrapper)
             _install(probe.LOG_GUARD, _guard_wrapper)
+            _install(LEGACY_EXPORT, _legacy_wrapper)
 
 
 def _release() -> None:
@@ -131,10 +193,23 @@ def _around_wrapper(name: PrivateName, wrap: _Wrap) -> Any:
 
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        observer = current()
-        if observer is None or not wrap.live:
+        if not wrap.live or current() is None:
             return original(*args, **kwargs)
-        return observer.around(name, functools.partial(original, *args, **kwargs), args, kwargs)
+        return around(name, functools.partial(original, *args, **kwargs), args, kwargs)
+
+    return wrapper
+
+
+def _legacy_wrapper(name: PrivateName, wrap: _Wrap) -> Any:
+    del name
+    original = wrap.original
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        told = getattr(current(), "legacy", None) if wrap.live else None
+        if told is None:
+            return original(*args, **kwargs)
+        return told(functools.partial(original, *args, **kwargs), args, kwargs)
 
     return wrapper
 
