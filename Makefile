@@ -24,7 +24,7 @@ OMP_NUM_THREADS ?= 2
 export OMP_NUM_THREADS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-214 lint types bench bench-214 clean
+.PHONY: help setup demo test test-214 lint types bench bench-214 pictures clean
 
 help:
 	@echo "make demo       run the main job on three small models and print warnings and report paths"
@@ -33,6 +33,7 @@ help:
 	@echo "make types      mypy --strict"
 	@echo "make bench      what guarddiff adds to an export (bench-214: in the second environment)"
 	@echo "make test-214   the tests that need torch 2.14.1, torchvision, timm and transformers"
+	@echo "make pictures   draw the pictures of the documentation (needs chromium)"
 	@echo "make clean      remove environments, caches and the demo's folder"
 
 setup: $(STAMP)
@@ -72,6 +73,9 @@ bench: $(STAMP)
 
 bench-214: $(STAMP_214)
 	$(PY_214) tests/benchmarks/overhead.py
+
+pictures: $(STAMP)
+	$(PY) docs/make_pictures.py
 
 clean:
 	rm -rf .venv .venv-214 build dist guarddiff-demo

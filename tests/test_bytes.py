@@ -143,7 +143,8 @@ def main(mode: str) -> None:
     for name, model, args, shapes in models():
         file = Path(f"{name}.onnx")
         export: Any = torch.onnx.export if mode == "plain" else guarddiff.export
-        program = export(model, args, str(file), dynamic_shapes=shapes, dynamo=True, verbose=False)
+        more = {"replay": "full"} if mode == "full" else {}
+        program = export(model, args, str(file), dynamic_shapes=shapes, dynamo=True, verbose=False, **more)
         findings = [] if mode == "plain" else [f.verdict for f in guarddiff.report_of(program).findings]
         digests[name] = {
             "memory": hashlib.sha256(masked(program.model_proto)).hexdigest(),
@@ -158,10 +159,10 @@ Digests = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Digests, Digests]:
-    """Digests of the plain and of the guarded exports."""
+def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Digests, Digests, Digests]:
+    """Digests of the plain exports, of the guarded ones, and of those with ``replay="full"``."""
     found = []
-    for mode in ("plain", "guarded"):
+    for mode in ("plain", "guarded", "full"):
         done = subprocess.run(
             [sys.executable, __file__, mode],
             capture_output=True,
@@ -173,25 +174,26 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Digests, Digests
         )
         assert done.returncode == 0, done.stderr[-3000:]
         found.append(json.loads(done.stdout.splitlines()[-1]))
-    return found[0], found[1]
+    return found[0], found[1], found[2]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_same_bytes(name: str, exported: tuple[Digests, Digests]) -> None:
-    plain, guarded = (digests[name] for digests in exported)
-    assert guarded["memory"] == plain["memory"]
-    assert guarded["file"] == plain["file"]
+def test_same_bytes(name: str, exported: tuple[Digests, Digests, Digests]) -> None:
+    plain, guarded, full = (digests[name] for digests in exported)
+    assert guarded["memory"] == full["memory"] == plain["memory"]
+    assert guarded["file"] == full["file"] == plain["file"]
     assert plain["size"] > 100
 
 
-def test_models_differ_from_each_other(exported: tuple[Digests, Digests]) -> None:
-    plain, _ = exported
+def test_models_differ_from_each_other(exported: tuple[Digests, Digests, Digests]) -> None:
+    plain = exported[0]
     assert len({digests["memory"] for digests in plain.values()}) == len(NAMES)
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_findings_were_proved_meanwhile(name: str, exported: tuple[Digests, Digests]) -> None:
+def test_findings_were_proved_meanwhile(name: str, exported: tuple[Digests, Digests, Digests]) -> None:
     assert exported[1][name]["findings"] == ["confirmed"]
+    assert "confirmed" in exported[2][name]["findings"]
 
 
 if __name__ == "__main__":

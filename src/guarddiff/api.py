@@ -90,7 +90,8 @@ def check_at(
         on_finding: As for ``check``, and so are ``replay``, ``repair``, ``report_to`` and ``kwargs``.
 
     Raises:
-        TypeError, ValueError: For a wrong value of a keyword named above, also for more than 64 points.
+        TypeError, ValueError: For a wrong value of a keyword named above, also for more than 64 points, and for a
+            dimension that the model does not have (which is known after the export only).
         SpecializationError: With ``on_finding="raise"``, carrying the report.
     """
     options = Options(on_finding, replay, repair, report_to, points(sizes))
@@ -147,5 +148,7 @@ def _size(name: Any, size: Any) -> int:
 def _check(options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Report:
     pipeline = Pipeline(options, watching.legacy_call(args, kwargs))
     program, report = watching.run(pipeline, lambda: torch.onnx.export(*args, **kwargs), checked=True)
+    if pipeline.wrong_sizes:
+        raise ValueError(pipeline.wrong_sizes)
     report.program = program
     return report

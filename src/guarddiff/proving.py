@@ -1,8 +1,9 @@
-"""From findings to proofs: verdicts, further sizes, ladders, what each operator became."""
+"""From findings to proofs: verdicts, further sizes, ladders, reproductions, what each operator became."""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +21,7 @@ from guarddiff.options import Options
 from guarddiff.replay import ladder, onnx_cut, search, sizes
 from guarddiff.replay import prove as replay
 from guarddiff.replay.inputs import Example
+from guarddiff.replay.reproduce import Call, reproductions
 from guarddiff.torch_bridge import evidence as evidence_of
 from guarddiff.torch_bridge import listing, onnx_nodes, replaying
 from guarddiff.torch_bridge.record import Recording
@@ -73,6 +75,8 @@ def prove(job: Job, guarded: Guarded) -> Proved:
     if options.thorough:
         climb = partial(_with_ladders, proved.findings, prover)
         proved.findings = guarded("the stage ladders", climb, proved.findings)
+        reproduce = partial(reproductions, proved.findings, prover, _call(job.recording))
+        proved.findings = guarded("the reproductions", reproduce, proved.findings)
     show = partial(_with_listings, job, proved.findings)
     proved.findings = guarded("the operators before and after", show, proved.findings)
     proved.tries = tuple(prover.tries)
@@ -116,6 +120,25 @@ def _with_listings(job: Job, findings: Sequence[Finding]) -> list[Finding]:
         else finding
         for finding in findings
     ]
+
+
+def _call(recording: Recording) -> Call:
+    """What the user gave to the exporter, as far as a reproduction has to give the same."""
+    asked, model = recording.asked, recording.model
+    forward = getattr(model, "forward", model)
+    try:
+        parameters = tuple(inspect.signature(forward).parameters)
+    except (TypeError, ValueError):
+        parameters = ()
+    names = asked.get("input_names")
+    return Call(
+        parameters=parameters,
+        dynamic_shapes=asked.get("dynamic_shapes"),
+        dynamic_axes=asked.get("dynamic_axes"),
+        input_names=tuple(names) if names else None,
+        opset_version=asked.get("opset_version"),
+        optimize=recording.optimize,
+    )
 
 
 def _because(findings: Sequence[Finding], why: str) -> list[Finding]:

@@ -52,7 +52,8 @@ class ReportData:
         changes: What each origin added.
         missing: What could not be read or tried, with reasons.
         notes: Things to know that are no fault (an output declared with a fixed size).
-        environment: Versions: python, torch, onnx, onnxscript, onnxruntime, guarddiff, platform.
+        environment: Versions (python, torch, onnx, onnxscript, onnxruntime, guarddiff), platform, and how torch was
+            built.
         error: The exception of an export that raised, as text; None otherwise.
         tries: What was run, in order: the sizes and how eager PyTorch and ONNX Runtime compared there.
         program: The ``torch.onnx.ONNXProgram``; None in a loaded report. Never serialized.

@@ -22,6 +22,8 @@ from guarddiff.replay.compare import Difference, Result
 from guarddiff.replay.inputs import Example, TooLarge
 
 _MOST_BYTES = 1_500_000_000
+_LONGEST = 900
+"""ONNX Runtime tells the cause last, after the place in its own source."""
 
 
 class Unavailable(Exception):
@@ -251,7 +253,7 @@ class Pair:
         try:
             got = session.run(given)
         except Exception as error:
-            text = one_line(error)
+            text = one_line(error, _LONGEST)
             kind = "rejected_input" if "invalid dimensions for input" in text else "runtime_error"
             shapes = ", ".join(str(tuple(r.array.shape)) for r in expected)
             return Difference(kind, f"shapes {shapes}", text)  # type: ignore[arg-type]
