@@ -52,7 +52,11 @@ def sketch(
     for name, spec in zip(names, cut.inputs):
         shapes = (spec.at(dict(example)), spec.at(dict(other)))
         axes = {i: declare(size) for i, size in enumerate(spec.shape) if isinstance(size, str)}
-        make = samples.recipe(*own[spec.source]) if spec.source in own else _make(spec.dtype)
+        make = (
+            samples.recipe(*own[spec.source])
+            if spec.source is not None and spec.source in own
+            else samples.of_dtype(spec.dtype)
+        )
         given.append(Given(name, TensorLeaf(make, shapes, axes)))
     lines = ["class Model(torch.nn.Module):"]
     if writer.weights:
@@ -65,15 +69,6 @@ def sketch(
         raise NotIsolable(f"its arguments can't be written as Python text ({error.msg})") from error
     half = any(spec.dtype == torch.float16 for spec in cut.inputs)
     return Sketch(tree, {"operator": "import operator", "math": "import math"}, tuple(given), "operator", half=half)
-
-
-def _make(dtype: torch.dtype) -> str:
-    typed = "" if dtype in (torch.float32, torch.int64) else f", dtype={dtype}"
-    if dtype == torch.bool:
-        return "torch.rand({sizes}) > 0.5"
-    if dtype.is_floating_point or dtype.is_complex:
-        return "torch.randn({sizes}" + typed + ")"
-    return "torch.randint(0, 2, {shape}" + typed + ")"
 
 
 class _Writer:

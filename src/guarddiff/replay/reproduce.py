@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,13 +15,16 @@ from guarddiff.core.finding import Finding, dimension_sizes
 from guarddiff.core.log import say
 from guarddiff.core.privacy import scrub
 from guarddiff.core.proof import Reproduction
-from guarddiff.replay import isolate, operator_source, script, shrink
+from guarddiff.replay import declaring, isolate, operator_source, script, shrink
+from guarddiff.replay.model_source import Model
 from guarddiff.replay.prove import Prover
+from guarddiff.replay.python_source import Unwritable
 from guarddiff.replay.run import Unavailable, one_line
 from guarddiff.replay.script import Sketch
 from guarddiff.replay.workbench import Shown, Workbench, fresh
 
 MOST_LINES = 40
+Level = Callable[[Finding, "_Work"], Iterator[Sketch]]
 _FRESH_SHARE = 15.0
 """Seconds that are set aside for the run in a fresh process."""
 
@@ -29,7 +33,7 @@ _FRESH_SHARE = 15.0
 class Call:
     """What the user gave to ``torch.onnx.export`` that matters here.
 
-    ``parameters`` are those of ``forward``, in order; ``dynamic_shapes`` and ``dynamic_axes`` are the user's own objects.
+    ``parameters`` are those of ``forward``, in order; ``dynamic_shapes`` and ``dynamic_axes`` the user's own objects.
     """
 
     parameters: tuple[str, ...] = ()
@@ -78,6 +82,12 @@ class _Work:
     end: float
     ran: dict[str, Shown | None]
     reasons: list[str] = field(default_factory=list)
+    _model: Model | None = None
+
+    def model(self, finding: Finding) -> Model:
+        if self._model is None:
+            self._model = Model(finding, self.prover)
+        return self._model
 
     def shows(self, sketch: Sketch) -> Shown | None:
         return self.bench.shows(script.render(sketch))
@@ -90,7 +100,7 @@ def _one(finding: Finding, work: _Work) -> Reproduction:
     try:
         if finding.counterexample is None:
             return _none("the finding has no counterexample")
-        for level in (_operators,):
+        for level in _ladder(finding):
             for sketch in _sketches(level, finding, work):
                 made = _attempt(finding, sketch, work)
                 if made is not None:
@@ -102,11 +112,11 @@ def _one(finding: Finding, work: _Work) -> Reproduction:
         return _none(f"making it failed ({one_line(error)})")
 
 
-def _sketches(level: Callable[..., Iterator[Sketch]], finding: Finding, work: _Work) -> Iterator[Sketch]:
+def _sketches(level: Level, finding: Finding, work: _Work) -> Iterator[Sketch]:
     """The candidates of one level; what keeps it from giving any becomes a reason."""
     try:
         yield from level(finding, work)
-    except (isolate.NotIsolable, Unavailable) as error:
+    except (isolate.NotIsolable, Unavailable, Unwritable) as error:
         work.reasons.append(str(error))
 
 
@@ -114,6 +124,7 @@ def _attempt(finding: Finding, sketch: Sketch, work: _Work) -> Reproduction | No
     """The reproduction from this sketch, made small and run in a fresh process; None where it does not show it."""
     sketch = replace(sketch, heading=_heading(finding))
     shown = work.shows(sketch)
+    say(logging.DEBUG, f"candidate {sketch.scope}: {shown} {work.bench.last_error}\n{script.render(sketch)}")
     if shown is None:
         return None
     shrinker = shrink.Shrinker(sketch, shown, work.shows, work.time_left)
@@ -142,26 +153,55 @@ def _short(sketch: Sketch) -> str | None:
 
 
 def _heading(finding: Finding) -> str:
-    what = finding.op if finding.op != "unknown" else "the exported model"
-    what = " ".join(scrub(what).split())[:60]
-    return f"{what} ({finding.stage}): PyTorch and ONNX Runtime differ at other sizes (torch {torch.__version__})"
+    what = " ".join(scrub(finding.op).split())[:60]
+    about = f"{what}, lost at {finding.stage}" if what and what != "unknown" else f"lost at {finding.stage}"
+    return f"{about}: the exported model is right at the example's sizes only (torch {torch.__version__})"
+
+
+def _ladder(finding: Finding) -> list[Level]:
+    """What is tried, in order."""
+    if finding.stage == "declare":
+        return [_bare, _whole]
+    return [_operators, partial(_code, style=0), partial(_code, style=1), _whole]
 
 
 def _operators(finding: Finding, work: _Work) -> Iterator[Sketch]:
-    """The operator alone: with the user's way of declaring, then with ``Dim.AUTO``."""
+    """The operator alone: with the user's way of declaring, then with another."""
     prover = work.prover
     if finding.origin.node is None or finding.origin.branch or prover.tools.captured is None:
         return
     cut = isolate.cut(prover.tools.captured, finding.origin.node, prover.tools.size_text)
     point = {**prover.sizes, **_point(finding, prover)}
     own = _own_inputs(finding, prover)
-    for declare in (_named, lambda _: "torch.export.Dim.AUTO"):
-        yield operator_source.sketch(cut, prover.sizes, point, declare, own)
+    for style in declaring.styles(finding, prover):
+        yield operator_source.sketch(cut, prover.sizes, point, partial(_declared, style), own)
 
 
-def _named(size: int | str) -> str:
-    name = "".join(c if c.isalnum() else "_" for c in str(size)).strip("_")
-    return repr(name if name.isidentifier() else f"d_{name}")
+def _declared(style: declaring.Style, size: int | str) -> str:
+    return style(declaring.identifier(str(size)))
+
+
+def _code(finding: Finding, work: _Work, style: int) -> Iterator[Sketch]:
+    """The model's own code around the line."""
+    yield from work.model(finding).sketches(declaring.styles(finding, work.prover)[style])
+
+
+def _whole(finding: Finding, work: _Work) -> Iterator[Sketch]:
+    """The whole model, declared as the user did."""
+    yield from work.model(finding).whole(_verbatim(work))
+
+
+def _bare(finding: Finding, work: _Work) -> Iterator[Sketch]:
+    """The user's declaration with a module that does nothing."""
+    yield from work.model(finding).bare(_verbatim(work))
+
+
+def _verbatim(work: _Work) -> str:
+    call = work.call
+    text = declaring.verbatim(call.dynamic_shapes, call.dynamic_axes, call.input_names)
+    if text is None:
+        raise Unwritable("the declaration can't be written")
+    return text
 
 
 def _point(finding: Finding, prover: Prover) -> dict[str, int]:

@@ -7,7 +7,6 @@ import torch
 from guarddiff.replay.script import TensorLeaf
 
 
-
 def like(tensor: torch.Tensor, other: torch.Tensor | None = None) -> TensorLeaf:
     """How to make an input like ``tensor`` in the example and like ``other`` at the other sizes."""
     second = tensor if other is None else other
@@ -20,8 +19,10 @@ def constant(tensor: torch.Tensor) -> str:
 
 
 def recipe(tensor: torch.Tensor, other: torch.Tensor) -> str:
-    """The text with ``{sizes}``, ``{shape}`` or ``{last}`` for the shape. Whole numbers stay below the largest one there
-    is, and are never smaller than 1 where none is."""
+    """The text with ``{sizes}``, ``{shape}`` or ``{last}`` for the shape.
+
+    Whole numbers stay below the largest one, and are never smaller than 1 where none is.
+    """
     one, two = tensor.detach().cpu(), other.detach().cpu()
     if one.dtype == torch.bool:
         return _bools(one, two)
@@ -30,6 +31,16 @@ def recipe(tensor: torch.Tensor, other: torch.Tensor) -> str:
     if one.is_floating_point():
         return _floats(one, two)
     return _integers(one, two)
+
+
+def of_dtype(dtype: torch.dtype) -> str:
+    """The text for a tensor of which only the dtype is known."""
+    typed = "" if dtype in (torch.float32, torch.int64) else f", dtype={dtype}"
+    if dtype == torch.bool:
+        return "torch.rand({sizes}) > 0.5"
+    if dtype.is_floating_point or dtype.is_complex:
+        return "torch.randn({sizes}" + typed + ")"
+    return "torch.randint(0, 2, {shape}" + typed + ")"
 
 
 def _typed(dtype: torch.dtype) -> str:
@@ -61,7 +72,7 @@ def _floats(one: torch.Tensor, two: torch.Tensor) -> str:
         cast = ".float()" if one.dtype == torch.float32 else f".to({one.dtype})"
         return f"(torch.rand({{sizes}}) > 0.5){cast}"
     low, high = float(one.min()), float(one.max())
-    if 0 <= low and high <= 1:
+    if low >= 0 and high <= 1:
         made = "torch.rand({sizes}" + dtype + ")"
     elif low > 0:
         made = f"(torch.rand({{sizes}}{dtype}) + 0.5)"

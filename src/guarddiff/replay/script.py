@@ -31,8 +31,11 @@ _BASE_IMPORTS = {"np": "import numpy as np", "onnxruntime": "import onnxruntime"
 
 @dataclass(frozen=True)
 class TensorLeaf:
-    """A tensor among the inputs: ``make`` is its Python text with ``{sizes}`` (``1, 2``) or ``{shape}`` (``(1, 2)``) for
-    its shape, ``shapes`` its shapes in the example and in the other inputs, ``axes`` what is declared for an axis."""
+    """A tensor among the inputs.
+
+    ``make`` is its Python text with ``{sizes}`` (``1, 2``) or ``{shape}`` (``(1, 2)``) for its shape, ``shapes`` are
+    its shapes in the example and in the other inputs, ``axes`` is what is declared for an axis.
+    """
 
     make: str
     shapes: tuple[Shape, Shape]
@@ -135,7 +138,7 @@ def render(sketch: Sketch, blank: bool = True) -> str:
     body = _definitions(sketch, blank)
     run = _run(sketch)
     uses = _names(body + run)
-    imports = {**_BASE_IMPORTS, **sketch.imports}
+    imports = {**_BASE_IMPORTS, "copy": "import copy", **sketch.imports}
     lines = sorted({line for name, line in imports.items() if name in uses or name in _BASE_IMPORTS})
     gap = "\n\n" if blank else ""
     parts = ([f"# {sketch.heading}\n"] if sketch.heading else []) + ["\n".join(lines) + "\n", gap, body, gap, run]
@@ -148,6 +151,19 @@ def _definitions(sketch: Sketch, blank: bool) -> str:
         pieces.append(FLATTEN)
     text = ("\n\n" if blank else "").join(pieces)
     return text if blank else "".join(line + "\n" for line in text.splitlines() if line.strip())
+
+
+def _has_state(sketch: Sketch) -> bool:
+    """Whether a run may change the module: then every run gets a copy of it."""
+    stores = (
+        part
+        for node in sketch.definitions.body
+        for method in ast.walk(node)
+        if isinstance(method, ast.FunctionDef) and method.name != "__init__"
+        for part in ast.walk(method)
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)
+    )
+    return sketch.training or any(True for _ in stores)
 
 
 def _is_flat(sketch: Sketch) -> bool:
@@ -167,9 +183,10 @@ def _run(sketch: Sketch) -> str:
         lines.append(f"{name} = {args}")
     how = "*example" if not keyword else "*example[0], **example[1]"
     call = "example" if not keyword else "example[0], kwargs=example[1]"
-    lines.append(f"program = torch.onnx.export(model, {call}, {_declaration(sketch)}, dynamo=True, verbose=False)")
+    module = "copy.deepcopy(model)" if _has_state(sketch) else "model"
+    lines.append(f"program = torch.onnx.export({module}, {call}, {_declaration(sketch)}, dynamo=True, verbose=False)")
     lines.append("session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())")
-    model_call = f"model({how.replace('example', 'args')})"
+    model_call = f"{module}({how.replace('example', 'args')})"
     flat = _is_flat(sketch)
     text = RUN.strip("\n").replace("WANT", f"{model_call}.detach().numpy()" if flat else f"*WANTED({model_call})")
     if not flat:

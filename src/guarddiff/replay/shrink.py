@@ -6,12 +6,13 @@ import ast
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
+from guarddiff.replay import reduce as reduce_code
 from guarddiff.replay.script import Given, Sketch, TensorLeaf, mapped
 from guarddiff.replay.workbench import Shown
 
 Shows = Callable[[Sketch], Shown | None]
-_FEW = (1, 2, 3, 4, 5, 6, 8)
 
 
 class Shrinker:
@@ -49,10 +50,20 @@ def sizes(shrinker: Shrinker) -> None:
             shrinker.keep(_resized(shrinker.best, pair, (pair[0], pair[0])))
     if shrinker.best.declaration is None:
         shrinker.keep(_only_varying(shrinker.best))
+    shrinker.first(_all_small(shrinker.best))
     for number in sorted(_numbers(shrinker.best), reverse=True):
         shrinker.first(_smaller(shrinker, number))
     for pair in _varying(shrinker.best):
         shrinker.first(_resized(shrinker.best, pair, new) for new in _pairs(pair))
+
+
+def _all_small(sketch: Sketch) -> Iterator[Sketch]:
+    """All sizes small in one go."""
+    for fixed in (1, 2):
+        changed = sketch
+        for number in _numbers(sketch):
+            changed = _renumbered(changed, number, fixed, text=True)
+        yield changed
 
 
 def _varying(sketch: Sketch) -> list[tuple[int, int]]:
@@ -64,21 +75,31 @@ def _varying(sketch: Sketch) -> list[tuple[int, int]]:
 def _numbers(sketch: Sketch) -> set[int]:
     """Sizes of the inputs that stay the same, and sizes in the module's own text."""
     fixed = {a for leaf in sketch.leaves for a, b in zip(*leaf.shapes) if a == b}
-    return {n for n in fixed | set(_literals(sketch.definitions)) if n > 2}
+    return {n for n in fixed | {node.value for node in _literals(sketch.definitions)} if n > 2}
 
 
-def _literals(tree: ast.AST) -> Iterator[int]:
+def _literals(tree: ast.AST) -> Iterator[Any]:
+    """Numbers that may be sizes: those in constructors, elsewhere 4 and more where they are no index (a smaller one is
+    an axis more often than not)."""
+    indices = {id(part) for node in ast.walk(tree) if isinstance(node, ast.Subscript) for part in ast.walk(node.slice)}
+    made = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+        for part in ast.walk(node)
+    }
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            yield node.value
+        if not isinstance(node, ast.Constant) or type(node.value) is not int or id(node) in indices:
+            continue
+        if node.value > 3 or id(node) in made:
+            yield node
 
 
 def _smaller(shrinker: Shrinker, number: int) -> Iterator[Sketch]:
     """A number replaced everywhere, then in the inputs alone."""
-    for new in (*(n for n in _FEW if n < number), number // 2):
+    for new in dict.fromkeys(n for n in (2, 3, 4, number // 2) if n < number):
         yield _renumbered(shrinker.best, number, new, text=True)
-    for new in (1, 2):
-        yield _renumbered(shrinker.best, number, new, text=False)
+    yield _renumbered(shrinker.best, number, 1, text=False)
 
 
 def _renumbered(sketch: Sketch, number: int, new: int, text: bool) -> Sketch:
@@ -87,8 +108,8 @@ def _renumbered(sketch: Sketch, number: int, new: int, text: bool) -> Sketch:
     if not text:
         return changed
     tree = copy.deepcopy(sketch.definitions)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and type(node.value) is int and node.value == number:
+    for node in _literals(tree):
+        if node.value == number:
             node.value = new
     return replace(changed, definitions=tree)
 
@@ -122,19 +143,27 @@ def _changed(sketch: Sketch, change: Callable[[TensorLeaf], TensorLeaf]) -> Sket
 
 
 def _pairs(pair: tuple[int, int]) -> list[tuple[int, int]]:
-    """Smaller pairs of sizes, the smallest first; the relation of the two is kept where it is a simple one."""
+    """Smaller pairs of sizes, the smallest first. The example's size does not become 1: torch treats that apart."""
     one, two = pair
-    found = [(a, b) for a in (1, 2, 3, 4, 6, 8) for b in (2 * a, a + 1, 2 * a + 1) if a + b < one + two]
-    found += [(one, b) for b in (one + 1, 2 * one) if b < two]
-    if two < one:
-        found = [(b, a) for a, b in found] + found
-    while one % 2 == 0 and two % 2 == 0 and one > 2 and two > 2:
-        one, two = one // 2, two // 2
-        found.append((one, two))
-    return list(dict.fromkeys(p for p in found if p != pair))[:16]
+    larger = two > one
+    found = [(a, b) for a in (2, 3, 4, 6, 8) for b in (2 * a, a + 1)]
+    found = found if larger else [(b, a) for a, b in found] + [(2, 1), (3, 1)]
+    if one == 1:
+        found = [(1, 2), (1, 3), (1, 4)]
+    found += [(one // 2, two // 2)] if one % 2 == 0 and two % 2 == 0 and one > 2 else []
+    found += [(one, one + 1)]
+    return [p for p in dict.fromkeys(found) if sum(p) < sum(pair) and p[0] <= one]
 
 
 def reduce(shrinker: Shrinker) -> None:
     """Everything that makes a sketch smaller, in turn."""
+    before = ast.dump(shrinker.best.definitions)
+    shrinker.keep(reduce_code.pruned(shrinker.best))
+    for edits in (reduce_code.without_statements, reduce_code.without_nesting, reduce_code.without_calls):
+        while shrinker.first(edits(shrinker.best)):
+            continue
+    shrinker.keep(reduce_code.inlined(shrinker.best))
+    if shrinker.best.scope in ("module", "model") and ast.dump(shrinker.best.definitions) != before:
+        shrinker.best = replace(shrinker.best, scope="statement")
     sizes(shrinker)
     shrinker.keep(replace(shrinker.best, plain=True))

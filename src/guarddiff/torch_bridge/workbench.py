@@ -1,7 +1,7 @@
 """A Python process that runs small export scripts one after another, quickly.
 
-Started by ``guarddiff.replay.workbench`` as a process of its own, so that what a script does to torch, or a crash, stays
-there. Requests and answers are lines of JSON: ``{"text": ...}`` gives ``{"code": ..., "output": ..., "error": ...}``.
+Started by ``guarddiff.replay.workbench`` as a process of its own, so that what a script does to torch, or a crash,
+stays there. Requests and answers are lines of JSON: ``{"text": ...}`` gives what ``run`` returns.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from guarddiff.torch_bridge.probe import PrivateName
 _REGISTRY = PrivateName(
     "torch.onnx._internal.exporter._registration", "ONNXRegistry.from_torchlib", "fast exports on the workbench"
 )
+_PLAIN_OPERATORS = PrivateName("torch.export.exported_program", "_collect_all_valid_cia_ops", "fast exports")
 _LONGEST = 4000
 
 
@@ -51,7 +52,7 @@ def _prepare() -> None:
     torch.set_num_threads(1)
     onnxruntime.set_default_logger_severity(4)
     warnings.simplefilter("ignore")
-    for name in (_REGISTRY, probe.DECOMPOSITION_TABLE):
+    for name in (_REGISTRY, probe.DECOMPOSITION_TABLE, _PLAIN_OPERATORS):
         with contextlib.suppress(Exception):
             _remember(name)
     gc.freeze()
@@ -65,11 +66,11 @@ def _remember(name: PrivateName) -> None:
 
     @functools.wraps(original)
     def again(*args: Any, **kwargs: Any) -> Any:
-        key = repr([id(a) for a in args]) + repr(sorted(kwargs))
+        key = repr([x for x in (*args, *kwargs.values()) if isinstance(x, int)])  # the opset; what else there is stays
         if key not in made:
-            made[key] = (original(*args, **kwargs), args)
-        found = made[key][0]
-        return dict(found) if isinstance(found, dict) else found
+            made[key] = original(*args, **kwargs)
+        found = made[key]
+        return type(found)(found) if isinstance(found, (dict, set)) else found
 
     setattr(holder, attribute, staticmethod(again) if isinstance(holder, type) else again)
 
