@@ -553,8 +553,8 @@ def test_report_files_never_collide(tmp_path: Path) -> None:
     second = export(nn.Sigmoid(), (LINE,), report_to=str(folder), **DYNAMIC)
     names = [[path.name for path in guarddiff.report_of(program).paths] for program in (first, second)]
     assert names == [
-        ["guarddiff-report.md", "guarddiff-report.json"],
-        ["guarddiff-report-2.md", "guarddiff-report-2.json"],
+        ["guarddiff-report.md", "guarddiff-report.json", "guarddiff-report.html"],
+        ["guarddiff-report-2.md", "guarddiff-report-2.json", "guarddiff-report-2.html"],
     ]
     assert sorted(path.name for path in folder.iterdir()) == sorted(names[0] + names[1])
     assert guarddiff.load_report(folder / "guarddiff-report.json").model == "ReLU"
@@ -778,9 +778,17 @@ def test_check_at_is_check_with_points(monkeypatch: pytest.MonkeyPatch) -> None:
             super().__init__(options, *more)
 
     monkeypatch.setattr(api, "Pipeline", Noted)
-    report = api.check_at(nn.ReLU(), (LINE,), sizes={"n": [3, 4]}, on_finding="ignore", replay="full", **DYNAMIC)
+    points = {"input[0]": [3, 4]}
+    report = api.check_at(nn.ReLU(), (LINE,), sizes=points, on_finding="ignore", replay="full", **DYNAMIC)
     assert isinstance(report.program, torch.onnx.ONNXProgram)
-    assert given == [api.Options("ignore", "full", False, None, ({"n": 3}, {"n": 4}))]
+    assert given == [api.Options("ignore", "full", False, None, ({"input[0]": 3}, {"input[0]": 4}))]
+    ran = {run.sizes["input"][0] for run in report.tries if run.state == "agrees"}
+    assert ran >= {3, 4}
+
+
+def test_a_name_that_is_no_dimension_is_an_error() -> None:
+    with pytest.raises(ValueError, match="there is no dimension 'height'"):
+        api.check_at(nn.ReLU(), (LINE,), sizes={"height": [3]}, **DYNAMIC)
 
 
 # --- arguments ------------------------------------------------------------------------------------------

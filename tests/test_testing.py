@@ -169,6 +169,25 @@ def test_sizes_and_further_keywords_are_passed_on(monkeypatch: pytest.MonkeyPatc
     }
 
 
+def test_sizes_of_ones_own_are_run() -> None:
+    report = testing.assert_exports_dynamic(
+        nn.ReLU(),
+        (IMAGE,),
+        dynamic_shapes={"input": {2: "h", 3: "w"}},
+        sizes={"h": [31, 37], "w": [41]},
+        replay="findings",
+    )
+    assert {run.sizes["input"] for run in report.tries} >= {(1, 2, 31, 41), (1, 2, 37, 41)}
+    testing.assert_admits(report, {"input": (1, 2, 37, 41)})
+
+
+def test_sizes_of_ones_own_find_what_no_guard_tells() -> None:
+    keywords: dict[str, Any] = {"dynamic_shapes": ({1: "d"},), "replay": "findings"}
+    testing.assert_exports_dynamic(Squeeze(), (torch.randn(4, 1, 3),), **keywords)
+    with pytest.raises(AssertionError, match="Squeeze: specialized"):
+        testing.assert_exports_dynamic(Squeeze(), (torch.randn(4, 1, 3),), sizes={"d": [2]}, **keywords)
+
+
 def test_wrong_sizes_stop_before_torch() -> None:
     with pytest.raises(TypeError, match=r"sizes\['h'\] must be a list of sizes"):
         testing.assert_exports_dynamic(None, sizes={"h": 3}, **HEIGHT)  # type: ignore[dict-item]

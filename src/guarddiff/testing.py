@@ -54,7 +54,7 @@ def assert_exports_dynamic(
     Raises:
         AssertionError: Where a finding is confirmed or unconfirmed and not allowed, or where something could not be
             read or tried. The message is the report as text.
-        ValueError: Where no dimension is declared dynamic, so that there is nothing to assert.
+        ValueError: Where no dimension is declared dynamic, so that there is nothing to assert; for wrong ``sizes``.
         Exception: Whatever ``torch.onnx.export`` raises.
     """
     __tracebackhide__ = True
