@@ -214,6 +214,18 @@ def test_exit_codes_by_status(say: Say, tmp_path: Path) -> None:
     assert errors.BY_STATUS.keys() == {"clean", "specialized", "incomplete"}
 
 
+def test_colours_on_a_terminal_alone(say: Say, report_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    plain = say("show", report_file)[1]
+    assert "\x1b" not in plain
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[" in say("show", report_file)[1]
+    assert "\x1b" not in say("show", report_file, "--format", "json")[1]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert say("show", report_file)[1] == plain
+
+
 def test_commands_are_lazy() -> None:
     context = click.Context(app.app)
     assert app.app.get_command(context, "nothing") is None

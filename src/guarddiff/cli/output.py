@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from guarddiff.cli.errors import Wrong, line
+from guarddiff.cli.errors import Wrong
 
 if TYPE_CHECKING:
     from guarddiff.report import Report
@@ -40,10 +40,12 @@ def check_asked(formats: Sequence[str], out: Path | None) -> None:
 def emit(report: Report, formats: Sequence[str], out: Path | None) -> None:
     """The report in the one format asked for (text without one) on stdout; with a folder, the files in all formats
     (Markdown and JSON without one) there, and the text on stdout. Raises Wrong where they can't be written."""
-    if out is None:
-        say(rendered(report, formats[0] if formats else "text"))
+    if out is None and formats and formats[0] != "text":
+        say(rendered(report, formats[0]))
         return
-    say(rendered(report, "text"))
+    _say_text(report)
+    if out is None:
+        return
     for path in write(report, out, formats):
         tell(f"report:  {path}")
 
@@ -59,11 +61,19 @@ def write(report: Report, out: Path, formats: Sequence[str]) -> tuple[Path, ...]
 
 
 def rendered(report: Report, format: str) -> str:
-    """The report as text in ``format``, in colour on a terminal where the format knows colours."""
+    """The report in ``format``. Raises Wrong where a package that it needs is missing."""
     try:
         return report.render(format)
     except ImportError as error:
         raise Wrong(f"--format {format} can't be made: {error}") from error
+
+
+def _say_text(report: Report) -> None:
+    """The report as text, in colour on a terminal."""
+    from guarddiff.render import text
+
+    color = text.wants_color(sys.stdout)
+    click.echo(report.to_text(color=color), nl=False, color=color)
 
 
 def say(text: str) -> None:
@@ -72,8 +82,10 @@ def say(text: str) -> None:
 
 
 def tell(text: str) -> None:
-    """Print one line on stderr; what it is indented by is kept."""
-    click.echo(" " * (len(text) - len(text.lstrip(" "))) + line(text), err=True)
+    """Print one line on stderr."""
+    from guarddiff.render import words
+
+    click.echo(words.clean(text, 600), err=True)
 
 
 def on_terminal() -> bool:

@@ -39,6 +39,9 @@ else 0; 2 when there is no such script. The script's own exit code is told, not 
 """
 
 
+_LONGEST = 64 * 1024 * 1024  # bytes of a script
+
+
 @dataclass(frozen=True)
 class _Ending:
     """How the script ended: in words, empty where it ended well; ``interrupted`` by the user."""
@@ -89,7 +92,9 @@ def _file(script: str) -> Callable[[], Any]:
         raise Wrong(f"{script!r} is a folder and no script")
     try:
         with open(path, "rb") as file:
-            source = file.read()
+            source = file.read(_LONGEST + 1)
+        if len(source) > _LONGEST:
+            raise Wrong(f"{script!r} is too long for a script")
         compile(source, script, "exec", dont_inherit=True)
     except OSError as error:
         raise Wrong(f"{script!r} can't be read: {error.strerror or error}") from error

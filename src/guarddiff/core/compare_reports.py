@@ -53,9 +53,10 @@ class FindingChange:
 
     @property
     def better(self) -> bool:
-        """The verdict is better, or more sizes are admitted, and nothing is worse."""
-        before, after = _VERDICTS[self.old.verdict], _VERDICTS[self.new.verdict]
-        return not self.worse and (after < before or any(dim.direction == "more" for dim in self.dims))
+        """It warns no more, or more sizes are admitted, and nothing is worse. A fault that can't be shown any more
+        (``unconfirmed``) is not better."""
+        cleared = self.old.warns and not self.new.warns
+        return not self.worse and (cleared or any(dim.direction == "more" for dim in self.dims))
 
 
 @dataclass(frozen=True)

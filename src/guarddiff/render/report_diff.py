@@ -59,7 +59,7 @@ def _title(diff: ReportDiff) -> str:
     old, new = (words.clean(name, 80) for name in diff.models)
     model = f" of {new}" if old == new and new else ""
     status = diff.status[0] if diff.status[0] == diff.status[1] else f"{diff.status[0]} → {diff.status[1]}"
-    return f"guarddiff diff{model}: {status}"
+    return words.clean(f"guarddiff diff{model}: {status}", _WIDTH)
 
 
 def _summary(diff: ReportDiff) -> str:

@@ -102,10 +102,7 @@ class ProbeResult:
         right = [other for other in self.runs if other.state == "ran"]
         if right and max(run.sizes.values(), default=0) > _SMALL:
             return True
-        return any(
-            all(other.sizes[name] <= size for name, size in run.sizes.items())
-            for other in right
-        )
+        return any(all(other.sizes[name] <= size for name, size in run.sizes.items()) for other in right)
 
 
 def probe(
@@ -266,9 +263,13 @@ def _ended(result: ProbeResult, model: Model) -> ProbeResult:
     if slow:
         missing = (*missing, f"{slow} of {len(result.runs)} sizes took too long")
     status: Status = "suspected" if wrong else "incomplete" if missing else "clean"
-    carriers: list[Carrier] = []
-    if result.failing or result.too_small:
-        right = {size for run in result.runs if run.state == "ran" for size in run.sizes.values() if size > 2}
-        for number in sorted(right):
-            carriers += [Carrier(node, op, where, number) for node, op, where in model.carriers.get(number, ())]
+    carriers = _carriers(result, model) if result.failing or result.too_small else []
     return replace(result, status=status, missing=missing, carriers=tuple(carriers[:_MOST_CARRIERS]))
+
+
+def _carriers(result: ProbeResult, model: Model) -> list[Carrier]:
+    """Nodes that carry one of the few sizes at which the model runs. One size among many that run tells nothing."""
+    right = [run.sizes for run in result.runs if run.state == "ran"]
+    each = [{sizes[name] for sizes in right} for name in result.symbols]
+    numbers = sorted({size for sizes in each if len(sizes) <= 3 for size in sizes if size > 2})
+    return [Carrier(*place, number) for number in numbers for place in model.carriers.get(number, ())]
