@@ -51,9 +51,18 @@ def test_nested_and_keyword_arguments() -> None:
 
 def test_declaration_word_for_word_and_training_mode() -> None:
     text = render(sketch(declaration="dynamic_axes={'x': {-1: 'w'}}", training=True, keywords="opset_version=18"))
-    assert "export(model, example, dynamic_axes={'x': {-1: 'w'}}, opset_version=18, dynamo=True" in text
+    assert ", example, dynamic_axes={'x': {-1: 'w'}}, opset_version=18, dynamo=True" in text
     assert "model = Model()\n" in text
     assert "model = Model().eval()\n" in render(sketch())
+
+
+def test_every_run_of_a_module_that_keeps_something_gets_a_copy() -> None:
+    body = ast.parse("class Model(torch.nn.Module):\n    def forward(self, x):\n        self.seen = x\n        return x")
+    for text in (render(sketch(definitions=body)), render(sketch(training=True))):
+        assert "import copy\n" in text
+        assert "torch.onnx.export(copy.deepcopy(model), example" in text
+        assert "tensors(copy.deepcopy(model)(*args))" in text
+    assert "copy" not in render(sketch())
 
 
 def test_float16_is_compared_less_strictly() -> None:

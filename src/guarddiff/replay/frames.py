@@ -18,6 +18,7 @@ import torch
 _MOST_HITS = 40
 _SMALL = 65536
 """Tensors with more elements are remembered by shape and dtype alone."""
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
 
@@ -88,6 +89,8 @@ def is_user_file(filename: str) -> bool:
         return not filename.startswith(("<frozen", "<eval_with_key", "<string", "<lambda", "<__array"))
     if filename.startswith(_TORCH) or (os.sep + "numpy" + os.sep) in filename:
         return False
+    if filename.startswith(_PACKAGE) and filename != _PACKAGE + "demo.py":  # its models are user code as any other's
+        return False
     return not filename.startswith(_STDLIB) or "site-packages" in filename
 
 
@@ -121,7 +124,7 @@ class _Watcher:
     def _called(self, frame: FrameType, event: str, argument: Any) -> Any:
         del event, argument
         code = frame.f_code
-        if not is_user_file(code.co_filename) or code.co_filename == __file__:
+        if not is_user_file(code.co_filename):
             return None
         made = Frame(code, frame.f_globals, {k: remember(v) for k, v in frame.f_locals.items()}, frame.f_lineno)
         if not self._stack:

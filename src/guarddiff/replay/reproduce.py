@@ -105,6 +105,8 @@ def _one(finding: Finding, work: _Work) -> Reproduction:
                 made = _attempt(finding, sketch, work)
                 if made is not None:
                     return made
+        if time.monotonic() >= work.end:
+            work.reasons.insert(0, "the time for it was used up")
         why = "; ".join(dict.fromkeys(work.reasons)) or "neither the operator nor a part of the model's code shows it"
         return _none(why)
     except Exception as error:
