@@ -27,6 +27,8 @@ MOST_LINES = 40
 Level = Callable[[Finding, "_Work"], Iterator[Sketch]]
 _FRESH_SHARE = 15.0
 """Seconds that are set aside for the run in a fresh process."""
+_POLISHING = 8.0
+"""Seconds for making a script smaller that is short enough already."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,13 @@ def _attempt(finding: Finding, sketch: Sketch, work: _Work) -> Reproduction | No
     say(logging.DEBUG, f"candidate {sketch.scope}: {shown} {work.bench.last_error}\n{script.render(sketch)}")
     if shown is None:
         return None
-    shrinker = shrink.Shrinker(sketch, shown, work.shows, work.time_left)
+    begun = time.monotonic()
+
+    def worth_it() -> bool:
+        spent = time.monotonic() - begun
+        return work.time_left() and (spent < _POLISHING or _short(shrinker.best) is None)
+
+    shrinker = shrink.Shrinker(sketch, shown, work.shows, worth_it)
     shrink.reduce(shrinker)
     for candidate in (shrinker.best, sketch):
         text = _short(candidate)
