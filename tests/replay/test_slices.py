@@ -1,0 +1,106 @@
+"""Statements around a marked line, cut out of their function."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from guarddiff.replay import frames, python_source
+from guarddiff.replay.python_source import Unwritable
+from guarddiff.replay.script import Sketch
+from guarddiff.replay.slices import Pair, Slicer
+
+
+def body(x: torch.Tensor, factor: int = 3) -> torch.Tensor:
+    y = torch.relu(x) + 1
+    rows = y.shape[0]
+    half = rows // 2
+    z = y[:half] * factor  # here
+    parts = []
+    for row in z:
+        parts.append(row * 2)  # in a loop
+    return torch.stack(parts).sum()
+
+
+def early(x: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] > 100:  # never
+        return x
+    return x + 1
+
+
+def by_number(x: torch.Tensor, count: int) -> torch.Tensor:
+    return x * count  # numbers
+
+
+def slicer(function: Any, text: str, one: tuple[Any, ...], two: tuple[Any, ...], scope: str = "module") -> Slicer:
+    lines = Path(__file__).read_text(encoding="utf-8").splitlines()
+    line = next(i for i, source in enumerate(lines, 1) if source.endswith("# " + text))
+    mark = frames.Mark("test_slices.py", line)
+    found = [frames.watch(functools.partial(function, *args), mark)[0][-1] for args in (one, two)]
+    (frame, at), (other, _) = found
+    return Slicer(Pair(frame, other, at), lambda value: value, lambda pair: f'"n{pair[0]}"', scope)
+
+
+def texts(made: Slicer) -> list[str]:
+    return [ast.unparse(sketch.definitions) for sketch in made.sketches()]
+
+
+def long_and_short() -> Slicer:
+    return slicer(body, "here", (torch.randn(6, 2),), (torch.randn(10, 2),))
+
+
+def test_it_begins_where_the_variables_that_are_no_tensors_come_from() -> None:
+    first = texts(long_and_short())[0]
+    assert "def forward(self, y)" in first
+    assert "rows = y.shape[0]" in first
+    assert "relu" not in first
+    assert "* 3" in first
+    assert "return z" in first
+    assert "stack" not in first
+
+
+def test_the_last_one_goes_to_the_end() -> None:
+    assert "stack" in texts(long_and_short())[-1]
+
+
+def test_inputs_have_the_shapes_of_both_runs() -> None:
+    sketch = next(iter(long_and_short().sketches()))
+    (given,) = sketch.given
+    assert given.value.shapes == ((6, 2), (10, 2))
+    assert given.value.axes == {0: '"n6"'}
+    assert sketch.scope == "statement"
+
+
+def test_a_line_in_a_loop_takes_the_whole_loop() -> None:
+    first = texts(slicer(body, "in a loop", (torch.randn(6, 2),), (torch.randn(10, 2),)))[0]
+    assert "for row in z" in first
+    assert "parts = []" in first
+    assert "return parts" in first
+
+
+def test_the_marked_statement_is_marked() -> None:
+    sketch = next(iter(long_and_short().sketches()))
+    marked = [node for node in ast.walk(sketch.definitions) if python_source.is_marked(node)]
+    assert [ast.unparse(node) for node in marked] == ["z = y[:half] * 3"]
+
+
+def test_the_whole_function() -> None:
+    sketch: Sketch = long_and_short().whole()
+    assert "relu" in ast.unparse(sketch.definitions)
+    assert sketch.scope == "module"
+
+
+def test_a_number_that_differs_can_not_be_an_input() -> None:
+    made = slicer(by_number, "numbers", (torch.randn(2), 3), (torch.randn(4), 5))
+    with pytest.raises(Unwritable, match="count differs between the sizes"):
+        list(made.sketches())
+
+
+def test_a_return_that_is_not_reached_takes_what_follows_along() -> None:
+    made = slicer(early, "never", (torch.randn(2),), (torch.randn(4),))
+    assert all("return x + 1" in text for text in texts(made))
