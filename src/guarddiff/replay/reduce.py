@@ -182,7 +182,7 @@ def _parts(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.IfExp):
         return [node.body, node.orelse]
     if isinstance(node, ast.UnaryOp):
-        return [node.operand]
+        return [] if isinstance(node.operand, ast.Constant) else [node.operand]
     if isinstance(node, (ast.Tuple, ast.List)) and isinstance(node.ctx, ast.Load) and len(node.elts) > 1:
         return [part for part in node.elts if not isinstance(part, (ast.Constant, ast.Starred))]
     return []

@@ -24,6 +24,8 @@ from guarddiff.replay.script import Sketch
 from guarddiff.replay.workbench import Shown, Workbench, fresh
 
 MOST_LINES = 40
+_LONGEST = 2000
+"""Characters of what a script printed."""
 Level = Callable[[Finding, "_Work"], Iterator[Sketch]]
 _FRESH_SHARE = 15.0
 """Seconds that are set aside for the run in a fresh process."""
@@ -103,6 +105,8 @@ def _one(finding: Finding, work: _Work) -> Reproduction:
         if finding.counterexample is None:
             return _none("the finding has no counterexample")
         for level in _ladder(finding):
+            if time.monotonic() >= work.end:
+                break
             for sketch in _sketches(level, finding, work):
                 made = _attempt(finding, sketch, work)
                 if made is not None:
@@ -122,6 +126,9 @@ def _sketches(level: Level, finding: Finding, work: _Work) -> Iterator[Sketch]:
         yield from level(finding, work)
     except (isolate.NotIsolable, Unavailable, Unwritable) as error:
         work.reasons.append(str(error))
+    except Exception as error:
+        say(logging.DEBUG, "a level of the reproduction could not be tried", error)
+        work.reasons.append(one_line(error))
 
 
 def _attempt(finding: Finding, sketch: Sketch, work: _Work) -> Reproduction | None:
@@ -144,11 +151,12 @@ def _attempt(finding: Finding, sketch: Sketch, work: _Work) -> Reproduction | No
         if text is None:
             work.reasons.append(f"the smallest script has more than {MOST_LINES} lines")
             continue
+        text = scrub(text)
         if text not in work.ran:
             work.ran[text] = fresh(text, max(5.0, work.bench.deadline - time.monotonic()))
         done = work.ran[text]
         if done is not None:
-            return Reproduction(text, scrub(done.output.rstrip("\n")), candidate.scope)  # type: ignore[arg-type]
+            return Reproduction(text, scrub(done.output.rstrip("\n"))[:_LONGEST], candidate.scope)  # type: ignore[arg-type]
         work.reasons.append("the script did not show the difference in a fresh process")
     return None
 

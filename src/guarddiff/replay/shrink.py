@@ -159,6 +159,7 @@ def reduce(shrinker: Shrinker) -> None:
     """Everything that makes a sketch smaller, in turn."""
     before = ast.dump(shrinker.best.definitions)
     shrinker.keep(reduce_code.pruned(shrinker.best))
+    shrinker.first(_all_small(shrinker.best))
     for edits in (reduce_code.without_statements, reduce_code.without_nesting, reduce_code.without_calls):
         while shrinker.first(edits(shrinker.best)):
             continue
