@@ -13,6 +13,7 @@ WORKERS ?= 2
 VENV ?= .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed-torch-$(TORCH)
+READY := $(VENV)/.ready-torch-$(TORCH)
 
 # The second environment: a newer torch, and the packages of models that people really export.
 VENV_214 ?= .venv-214
@@ -38,12 +39,17 @@ help:
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml Makefile
+# What users install; the tools of developers come on top.
+$(READY): pyproject.toml Makefile
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: set PYTHON=..., as in 'make $(MAKECMDGOALS) PYTHON=python3.12'" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --disable-pip-version-check $(TORCH_ARGS) torch==$(TORCH)
+	$(PY) -m pip install --disable-pip-version-check -e ".[runtime]"
+	@rm -f $(VENV)/.installed-* $(VENV)/.ready-*
+	@touch $@
+
+$(STAMP): $(READY)
 	$(PY) -m pip install --disable-pip-version-check -e ".[test,lint]"
-	@rm -f $(VENV)/.installed-*
 	@touch $@
 
 $(STAMP_214): pyproject.toml Makefile
@@ -53,7 +59,7 @@ $(STAMP_214): pyproject.toml Makefile
 	$(PY_214) -m pip install --disable-pip-version-check -e ".[test]"
 	@touch $@
 
-demo: $(STAMP)
+demo: $(READY)
 	$(PY) -m guarddiff.demo --out $(DEMO_OUT)
 
 test: $(STAMP)

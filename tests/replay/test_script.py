@@ -57,7 +57,8 @@ def test_declaration_word_for_word_and_training_mode() -> None:
 
 
 def test_every_run_of_a_module_that_keeps_something_gets_a_copy() -> None:
-    body = ast.parse("class Model(torch.nn.Module):\n    def forward(self, x):\n        self.seen = x\n        return x")
+    code = "class Model(torch.nn.Module):\n    def forward(self, x):\n        self.seen = x\n        return x"
+    body = ast.parse(code)
     for text in (render(sketch(definitions=body)), render(sketch(training=True))):
         assert "import copy\n" in text
         assert "torch.onnx.export(copy.deepcopy(model), example" in text

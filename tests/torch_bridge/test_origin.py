@@ -192,8 +192,7 @@ def test_kron_comes_from_capture() -> None:
     assert group.stage == "capture"
     assert place(group.origin) == ("aten.kron.default", "", "kron", False)
     assert group.origin.source == forward("return torch.kron(a, b)")
-    assert group.origin.rule is not None
-    assert group.origin.rule.file == "torch/_subclasses/fake_tensor.py"
+    assert group.origin.rule is None  # its C++ code asked
     assert group.upstream == {"a", "b"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 import unicodedata
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -311,16 +311,30 @@ def _snapshots(recording: Recording, inputs: Inputs) -> tuple[list[Snapshot], li
     ]
     for stage, boundary in stages:
         if boundary is not None:
-            snapshots.append(_onnx_snapshot(stage, boundary))
+            snapshots.append(_onnx_snapshot(stage, boundary, inputs))
     state: list[tuple[Stage, Guard]] = [("capture", guard) for guard in before]
     if recording.after:
         state += [("decompose", g) for g in diff.added(capture, Snapshot("decompose", "after", after))]
     return snapshots, state
 
 
-def _onnx_snapshot(stage: Stage, boundary: Boundary) -> Snapshot:
-    shapes = tuple((name, tuple("?" if s is None else s for s in shape)) for name, _, shape in boundary.inputs)
-    outputs = tuple(OutputSpec(*row) for row in boundary.outputs)
+def _onnx_snapshot(stage: Stage, boundary: Boundary, inputs: Inputs) -> Snapshot:
+    names = {str(symbol): name for symbol, name in inputs.namer.names.items()}
+
+    def size(value: int | str | None) -> int | str:
+        """The text of a size over dimension variables; the exporter writes torch's symbols until it renames axes."""
+        if isinstance(value, str):
+            return re.sub(r"\b[su]\d+\b", lambda m: names.get(m[0], m[0]), value)
+        return "?" if value is None else value
+
+    def sizes(row: Sequence[int | str | None]) -> tuple[int | str, ...]:
+        return tuple(map(size, row))
+
+    shapes = tuple((name, sizes(row)) for name, _, row in boundary.inputs)
+    outputs = tuple(
+        OutputSpec(name, dtype, tuple(None if s is None else size(s) for s in row))
+        for name, dtype, row in boundary.outputs
+    )
     return Snapshot(stage, "after", (), shapes, outputs, state_read=False)
 
 

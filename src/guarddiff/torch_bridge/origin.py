@@ -116,6 +116,7 @@ class Moment:
         "chain",
         "dunder",
         "module",
+        "native",
         "node",
         "op",
         "path",
@@ -130,6 +131,7 @@ class Moment:
         self.traced = False
         self.asker: tuple[str, int, str] | None = None
         self.branch = False
+        self.native = False
         self.dunder: str | None = None
         self.op: str | None = None
         self.torch_call: str | None = None
@@ -215,11 +217,15 @@ def module_path(meta: dict[str, Any]) -> str | None:
 
 
 def _read_asker(moment: Moment, frame: FrameType) -> None:
-    """The innermost frame that is not the guard machinery itself."""
-    if moment.asker is not None:
+    """The innermost frame that is not the guard machinery itself; none where an operator's C++ code asked, whose
+    question arrives through a nameless handler of the fake tensors."""
+    if moment.asker is not None or moment.native:
         return
     code = frame.f_code
     filename = code.co_filename
+    if filename == _TORCH + "_subclasses" + os.sep + "fake_tensor.py" and code.co_name.startswith("<"):
+        moment.native = True
+        return
     if filename.startswith(_GUARD_MACHINERY):
         if filename == _TORCH + "__init__.py" and code.co_name in _DUNDERS:
             moment.dunder = _DUNDERS[code.co_name]
