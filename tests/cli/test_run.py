@@ -79,6 +79,17 @@ def test_how_the_script_ends(say: Say, script: Path, end: str, code: int, told: 
 
 
 @pytest.mark.filterwarnings("ignore::guarddiff.SpecializationWarning")
+def test_an_error_names_its_cause_without_colours(say: Say, tmp_path: Path) -> None:
+    words = (
+        "Failed. \x1b[96mThis\x1b[0m one. Next steps:\n- Modify\n\n## Exception summary\n\n<class 'a.Cause'>: no way"
+    )
+    path = tmp_path / "fails.py"
+    path.write_text(f"raise RuntimeError({words!r})\n", encoding="utf-8")
+    ended, _, err = say("run", path)
+    assert ended == 3
+    assert err.splitlines()[-1] == "guarddiff: the script raised RuntimeError: Failed. This one: Cause: no way"
+
+
 def test_a_fault_outweighs_a_script_that_fails(say: Say, script: Path) -> None:
     assert say("run", "--replay", "findings", script, "bad", "7")[0] == 1
 

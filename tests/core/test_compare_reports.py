@@ -52,6 +52,19 @@ def test_the_same() -> None:
     assert compare(report(), report()).differs is False
 
 
+def test_a_repair_is_better_and_a_lost_one_is_worse() -> None:
+    mended = finding(repaired=True)
+    found = compare(report(finding()), report(mended))
+    assert (len(found.changed), found.better, found.worse) == (1, True, False)
+    back = compare(report(mended), report(finding()))
+    assert (len(back.changed), back.better, back.worse) == (1, False, True)
+
+
+def test_other_models_are_told_apart() -> None:
+    assert compare(report(), report()).same_model
+    assert not compare(report(), report(model="Other")).same_model
+
+
 def test_fixed() -> None:
     found = compare(report(finding()), report())
     assert [f.op for f in found.fixed] == [finding().op]
@@ -87,6 +100,10 @@ def test_an_export_that_raises_now_is_worse() -> None:
     assert found.worse
     assert found.lacking == (("the exported model", "the export raised RuntimeError: no"),)
     assert not compare(report(error="x"), report(error="x")).worse
+    torch = "TorchExportError: Failed. Next steps:\n- Modify\ncaused by UserError: no"
+    assert compare(report(), report(error=torch)).lacking[0][1] == (
+        "the export raised TorchExportError: Failed. caused by UserError: no"
+    )
 
 
 def test_what_was_missing_before_is_not_worse() -> None:

@@ -10,7 +10,7 @@ from guarddiff.core.dims import InputSpec, OutputSpec
 from guarddiff.core.domain import Admitted, SizeRange
 from guarddiff.core.finding import Counterexample, Finding, OnnxNode
 from guarddiff.core.origin import Origin, SourceLine
-from guarddiff.core.proof import Decomposition, DifferingNode, GraphLine, Ladder, Reproduction, Rung, Try
+from guarddiff.core.proof import Decomposition, DifferingNode, GraphLine, Ladder, Repair, Reproduction, Rung, Try
 from guarddiff.core.report import Change, Missing, ReportData
 from guarddiff.core.snapshot import Guard, Snapshot
 
@@ -251,6 +251,23 @@ def translate_fault() -> ReportData:
     )
 
 
+def repaired() -> ReportData:
+    """The VGG, exported again with ``repair=True``: the returned model is right where the first one was not."""
+    way = "averages over windows whose bounds are computed from the sizes"
+    finding = dataclasses.replace(_pooling(), repaired=True, repair=f"adaptive average pooling: {way}")
+    tries = (
+        Try({"x": (1, 3, 224, 224)}, "agrees"),
+        Try({"x": (1, 3, 256, 224)}, "agrees"),
+        Try({"x": (1, 3, 224, 448)}, "agrees"),
+        Try({"x": (1, 3, 224, 16)}, "rejected", "model", "RuntimeError: output size is too small"),
+    )
+    reason = "it agrees with eager PyTorch at the counterexamples and at all 3 sizes at which both ran"
+    repair = Repair(True, ("adaptive average pooling",), (way,), tries, reason)
+    return dataclasses.replace(
+        full_evidence(), status="clean", findings=(finding, _harmless()), tries=tries, repair=repair
+    )
+
+
 def hostile_evidence() -> ReportData:
     """Every text field holds markup, control characters and an endless line; the model is named ``<script>``."""
     nasty = '</script></style></textarea></template></pre>"\'><img src=x onerror="pwned(1)">' + HOSTILE + CONTROL
@@ -295,7 +312,13 @@ def hostile_evidence() -> ReportData:
         notes=(nasty, "<script>pwned(5)</script>"),
         environment={nasty: nasty, "torch": "<script>"},
         error=nasty,
+        repair=Repair(False, (nasty, nasty), (nasty,), (Try({nasty: (1,)}, "unknown", "model", nasty),), nasty),
     )
 
 
-EVIDENCE = {"full_evidence": full_evidence, "translate_fault": translate_fault, "hostile_evidence": hostile_evidence}
+EVIDENCE = {
+    "full_evidence": full_evidence,
+    "translate_fault": translate_fault,
+    "repaired": repaired,
+    "hostile_evidence": hostile_evidence,
+}

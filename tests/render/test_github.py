@@ -66,8 +66,8 @@ def test_the_fields_of_the_bug_template(name: str) -> None:
         "🐛 Describe the bug",
         "Versions",
     ]
-    known = "Reproduction|Outcome|The program after each stage|Where it comes from|Guards|The operator before and after"
-    known += "|ONNX nodes|What could not be read or tried|Other findings"
+    known = "Reproduction|The export call|Outcome|The program after each stage|Where it comes from|Guards"
+    known += "|The operator before and after|ONNX nodes|What could not be read or tried|Other findings"
     assert [title for level, title in found if level == 3 and not re.fullmatch(known, title)] == []
 
 
@@ -121,7 +121,7 @@ def test_several_findings_are_several_issues() -> None:
     described, _, others = first.partition("### Other findings")
     assert "kron" not in described
     assert "file one issue for each" in others
-    assert "- Finding 3, confirmed: Declared any size" in others
+    assert "- Finding 3, confirmed: Left to torch (Dim.AUTO), but" in others
     second = render(report, 3)
     assert "aten.kron.default" in second
     assert "- Finding 2, confirmed: x\\[2\\] (h)" in second

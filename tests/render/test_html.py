@@ -187,7 +187,7 @@ def test_a_fault_of_translation_names_its_onnx_node() -> None:
     text = Tree(render(translate_fault())).text
     assert "ONNX before the optimizer (stage translate)" in text
     assert "ONNX before the optimizer raises first wrong" in text
-    assert "ONNX node node_squeeze: Squeeze captured as squeeze: aten.squeeze.dims module the model itself" in text
+    assert "ONNX node node_squeeze: Squeeze captured as squeeze: aten.squeeze.dims module root module (forward)" in text
     assert "No small script was found that shows the difference: the shrunk sizes no longer show the difference" in text
 
 

@@ -118,6 +118,14 @@ def test_the_whole_finding_is_in_the_output() -> None:
     assert shown == "\n".join(text.finding_lines(1, full_evidence().findings[0]))
 
 
+def test_a_finding_is_told_in_full_once() -> None:
+    cases = suite(adaptive_pool()).findall("testcase")
+    told = "Finding 1, confirmed: told in full at x[2] (h)"
+    assert [case.findtext("system-out") == told for case in cases] == [False, False, True]
+    assert cases[2].findtext("failure") == told
+    assert render(adaptive_pool()).count("models/pool.py:12") == 2, "as a warning and in full"
+
+
 def test_an_export_that_raised_is_no_pass() -> None:
     report = dataclasses.replace(incomplete(), missing=())
     assert outcomes(report) == {"x[0] (n)": "error", "the export": "error"}

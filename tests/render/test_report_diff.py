@@ -38,13 +38,14 @@ def test_every_pair_renders(old: str, new: str) -> None:
     text = report_diff.to_text(found)
     data = json.loads(report_diff.to_json(found))
     assert all(len(line) <= 110 or " " not in line.strip() for line in text.splitlines())
-    assert data["worse"] == found.worse == ("Something got worse." in text)
+    assert data["worse"] == found.worse == ("something got worse (" in text)
     assert len(data["fixed"]) == len(found.fixed)
 
 
 def test_hostile_text_is_escaped() -> None:
     text = report_diff.to_text(compare(clean_with_notes(), hostile()))
-    assert "New:" in text
+    assert "Only in the new report:" in text
+    assert "1 only in the new" in text
     assert all(char == "\n" or char.isprintable() for char in text)
     report_diff.to_json(compare(hostile(), clean_with_notes())).encode("ascii")
 
@@ -58,4 +59,4 @@ def test_what_is_missing_is_told() -> None:
 
 def test_nothing_changed() -> None:
     text = report_diff.to_text(compare(adaptive_pool(), adaptive_pool()))
-    assert "Nothing got worse. Findings: 1 the same." in text
+    assert "guarddiff diff of Pool: nothing got worse (specialized before and after)\nFindings: 1 the same." in text

@@ -26,7 +26,7 @@ from guarddiff.core.finding import Finding
 from guarddiff.core.origin import Origin
 from guarddiff.core.proof import Reproduction, Try
 from guarddiff.core.report import ReportData
-from guarddiff.render import words
+from guarddiff.render import moves, words
 from guarddiff.render.text import render, wants_color, warning_text
 
 ALL = {**SAMPLES, **EVIDENCE}
@@ -147,7 +147,7 @@ def test_a_range_and_the_model_itself() -> None:
     changed = dataclasses.replace(finding("kron"), dims=(ranged,))
     text = warning_text(changed)
     assert text.startswith("x[2]: declared 4–512, but")
-    assert "the model itself, models/kron.py:7" in text
+    assert "root module (forward), models/kron.py:7" in text
 
 
 NEXT = [
@@ -185,21 +185,21 @@ NEXT = [
 
 @pytest.mark.parametrize(("shown", "said"), NEXT)
 def test_the_next_move_fits_the_finding(shown: Finding, said: str) -> None:
-    assert said in words.next_move(shown)
+    assert said in moves.next_move(shown)
 
 
 @pytest.mark.parametrize("shown", [shown for shown, _ in NEXT])
 def test_the_next_move_is_whole_and_offers_only_what_exists(shown: Finding) -> None:
     text = " ".join(warning_text(shown).split())
-    assert " ".join(words.next_move(shown).split()) in text
-    assert not re.search("repair|contract|html|command", words.next_move(shown), re.IGNORECASE)
+    assert " ".join(moves.next_move(shown).split()) in text
+    assert not re.search("repair|contract|html|command", moves.next_move(shown), re.IGNORECASE)
 
 
 def test_runtime_messages_lose_their_noise() -> None:
     proof = kron().findings[0].counterexample
     assert proof is not None
     short = words.shorter(proof.got)
-    assert short.startswith("FAIL : running Reshape node.")
+    assert short.startswith("Reshape node_view: The input tensor")
     assert "/onnxruntime_src" not in short
     assert "requested shape:{8,15}" in short
 
@@ -242,7 +242,7 @@ def test_a_warning_names_the_first_differing_node_where_there_is_no_rule() -> No
 
 def test_the_node_gives_the_place_where_the_origin_has_none() -> None:
     bare = dataclasses.replace(translate_fault().findings[0], origin=Origin())
-    place = "  where         the model itself, models/squeeze.py:9: return x.squeeze(1) * 2"
+    place = "  where         root module (forward), models/squeeze.py:9: return x.squeeze(1) * 2"
     assert place in warning_text(bare).split("\n")
     assert place in render(ReportData(findings=(bare,))).split("\n")
 

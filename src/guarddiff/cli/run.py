@@ -71,6 +71,7 @@ def command(ctx: click.Context, as_module: bool, replay: str, formats: tuple[str
     start = _module(script) if as_module else _file(script)
     import guarddiff
 
+    out = out.absolute() if out is not None else None  # the script may change the folder
     with guarddiff.watch(on_finding="warn", replay=replay, threads=True) as reports:  # type: ignore[arg-type]
         ending = _ended(start, script, arguments)
     _summary(reports, ending)
@@ -139,10 +140,18 @@ def _ended(start: Callable[[], Any], script: str, arguments: Sequence[str]) -> _
         raise
     except Exception as error:
         _show(error)
-        return _Ending(f"raised {told(error)}")
+        return _Ending(f"raised {_raised(error)}")
     finally:
         sys.argv, sys.path[:] = before, path
     return _Ending()
+
+
+def _raised(error: Exception) -> str:
+    """The exception by its type and the line that names the cause, without colours."""
+    from guarddiff.render import messages
+
+    said = messages.cause(str(error))
+    return line(f"{type(error).__name__}: {said}" if said else type(error).__name__, 400)
 
 
 def _exited(code: Any) -> _Ending:

@@ -18,6 +18,11 @@ _WORSE = {"clean": 0, "incomplete": 1, "specialized": 2}
 _VERDICTS = {"inherent": 0, "harmless": 0, "unconfirmed": 1, "confirmed": 2}
 
 
+def _level(finding: Finding) -> int:
+    """How bad a finding is; a repaired one is no fault of the returned model."""
+    return 0 if finding.repaired else _VERDICTS[finding.verdict]
+
+
 @dataclass(frozen=True)
 class DimensionChange:
     """The admitted sizes of one dimension in the old and the new finding, as text.
@@ -47,7 +52,7 @@ class FindingChange:
     @property
     def worse(self) -> bool:
         """The verdict is worse, or a finding that warns admits fewer sizes, or others, or it is unknown whether."""
-        before, after = _VERDICTS[self.old.verdict], _VERDICTS[self.new.verdict]
+        before, after = _level(self.old), _level(self.new)
         less = any(dim.direction in ("fewer", "other", "unknown") for dim in self.dims)
         return after > before or (self.new.warns and less)
 
@@ -98,6 +103,12 @@ class ReportDiff:
     def better(self) -> bool:
         """Whether something got better."""
         return bool(self.fixed or any(change.better for change in self.changed))
+
+    @property
+    def same_model(self) -> bool:
+        """Whether both reports name one model. Else nothing was fixed and nothing is new: the findings of each are
+        only in the one report."""
+        return self.models[0] == self.models[1]
 
     @property
     def differs(self) -> bool:
@@ -186,7 +197,7 @@ def _change(old: Finding, new: Finding) -> FindingChange | None:
         if before != after
     ]
     dims = _dimensions(old, new)
-    if old.verdict == new.verdict and not moved and not dims:
+    if (old.verdict, old.repaired) == (new.verdict, new.repaired) and not moved and not dims:
         return None
     return FindingChange(old, new, tuple(dims), tuple(moved))
 
@@ -245,8 +256,15 @@ def _lacking(old: ReportData, new: ReportData) -> tuple[tuple[str, str], ...]:
     before = {missing.part for missing in old.missing}
     found = [(missing.part, missing.why) for missing in new.missing if missing.part not in before]
     if new.error is not None and old.error is None:
-        found.append(("the exported model", f"the export raised {new.error.splitlines()[0] if new.error else ''}"))
+        found.append(("the exported model", f"the export raised {_cause(new.error)}"))
     return tuple(dict.fromkeys(found))
+
+
+def _cause(error: str) -> str:
+    """The first line of an exception's text without the heading of a list, and the line that names the cause."""
+    lines = error.splitlines() or [""]
+    cause = next((line for line in lines[1:] if line.startswith("caused by ")), "")
+    return " ".join(filter(None, (lines[0].strip().removesuffix("Next steps:").strip(), cause)))
 
 
 def _caveats(old: ReportData, new: ReportData) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ def _notes(report: ReportData) -> list[_Note]:
     """What stands for the whole export first, then findings: confirmed before unconfirmed."""
     notes = []
     if report.error:
-        notes.append(_Note("error", "error", "guarddiff: the export raised", words.clean(report.error)))
+        notes.append(_Note("error", "error", "guarddiff: the export raised", words.raised(report.error)))
     if report.missing:
         parts = words.some([f"{words.clean(m.part, 80)}: {words.clean(m.why, 200)}" for m in report.missing], 5)
         said = f"A part of the evidence is missing: what is not listed is unknown, not fine. {parts}"

@@ -29,6 +29,11 @@ _BLAME: dict[Stage, str] = {
     "run": "writes a model that is wrong at other sizes for",
 }
 
+_BLAME_AUTO: dict[Stage, str] = {
+    "capture": "fixes sizes that were left to it (Dim.AUTO) while capturing, without a warning",
+    "decompose": "fixes sizes that were left to it (Dim.AUTO) while decomposing, without a warning",
+}
+
 _NAMESPACES = ("aten", "prims", "onnx", "torch", "default", "self")
 _FRAGMENT = re.compile(r"[A-Za-z][A-Za-z']*(?: [A-Za-z][A-Za-z']*){3,}")
 _MOST_WORDS = 8
@@ -66,14 +71,15 @@ def title(finding: Finding) -> str:
     op = words.clean(finding.op, 80)
     dims = words.dimensions(finding.dims, 2)
     about = f"{op} ({dims})" if op and dims else op or dims or "a dynamic dimension"
-    return words.clean(f"[ONNX] torch.onnx.export {_BLAME[finding.stage]}: {about}", _TITLE)
+    return words.clean(f"[ONNX] torch.onnx.export {_blame(finding)}: {about}", _TITLE)
 
 
 def claim(finding: Finding) -> str:
     """One paragraph of Markdown: what is claimed, at which sizes, and which program is the first to be wrong."""
     exporter = "`torch.onnx.export(dynamo=False)`" if finding.stage == "run" else "`torch.onnx.export`"
     op = f" ({code(finding.op)})" if finding.op else ""
-    parts = [f"{exporter} {_BLAME[finding.stage].removesuffix(' for')}{op}. {plain(words.headline(finding), 1000)}."]
+    parts = [f"{exporter} {_blame(finding).removesuffix(' for')}{op}. {plain(words.headline(finding), 1000)}."]
+    parts += [plain(said)] if (said := words.by_design(finding)) else []
     proof = finding.counterexample
     if proof:
         at = code(words.shapes(proof.sizes)) or "the same inputs"
@@ -83,7 +89,13 @@ def claim(finding: Finding) -> str:
         parts.append(f"This was not confirmed: {plain(finding.reason) or 'no reason was recorded'}.")
     if finding.ladder:
         parts.append(plain(proofs.ladder_claim(finding.ladder)))
+        parts += [plain(said)] if (said := proofs.lost_earlier(finding)) else []
     return " ".join(parts)
+
+
+def _blame(finding: Finding) -> str:
+    """What the exporter does wrong; dimensions that were left to torch are not called declared dynamic."""
+    return (_BLAME_AUTO if words.left_to_torch(finding) else _BLAME).get(finding.stage) or _BLAME[finding.stage]
 
 
 def queries(finding: Finding) -> list[str]:

@@ -14,12 +14,12 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from guarddiff.core.finding import Finding, Verdict
+from guarddiff.core.finding import Finding
 from guarddiff.core.origin import Origin
 from guarddiff.core.report import Change, ReportData
 from guarddiff.core.snapshot import Guard, Snapshot
 from guarddiff.core.stage import STAGES
-from guarddiff.render import proofs, rows, strip, words
+from guarddiff.render import moves, proofs, rows, strip, words
 
 _LONGEST = 4000  # of any text, whatever it is
 _MOST = {
@@ -35,7 +35,7 @@ _MOST = {
 }
 _MATTER = ("restricts", "unknown")
 
-_VERDICTS: tuple[Verdict, ...] = ("confirmed", "unconfirmed", "harmless", "inherent")
+_VERDICTS = ("confirmed", "unconfirmed", "repaired", "harmless", "inherent")
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,7 @@ def _environment() -> Environment:
     env.filters.update(short=words.clean, lines=_lines, counted=words.count)
     env.globals.update(
         words=words,
+        moves=moves,
         MOST=_MOST,
         OUTCOMES=strip.STATES,
         proofs=proofs,
@@ -171,7 +172,7 @@ def _changes(report: ReportData) -> list[ChangeGroup]:
 
 def _verdict(change: Change, findings: Sequence[Finding]) -> str:
     known = change.finding is not None and 0 <= change.finding < len(findings)
-    return findings[change.finding].verdict if known and change.finding is not None else ""
+    return words.state(findings[change.finding]) if known and change.finding is not None else ""
 
 
 def _guards_by_finding(report: ReportData) -> Mapping[int, list[GuardRow]]:
@@ -193,7 +194,7 @@ def _guards_by_finding(report: ReportData) -> Mapping[int, list[GuardRow]]:
 def _counts(report: ReportData) -> list[tuple[str, str]]:
     """What the head counts: nouns with their numbers."""
     dynamic = sum(d.declared is not None for spec in report.inputs for d in spec.dims)
-    found = [(verdict, sum(f.verdict == verdict for f in report.findings)) for verdict in _VERDICTS]
+    found = [(verdict, sum(words.state(f) == verdict for f in report.findings)) for verdict in _VERDICTS]
     guards = sum(len(change.guards) for change in report.changes)
     numbers = [("dynamic dimensions", dynamic), *found, ("guards added", guards), ("runs compared", len(report.tries))]
     always = {"dynamic dimensions", "confirmed"}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
 from guarddiff.core.dims import Dimension
 from guarddiff.core.finding import Finding
 from guarddiff.core.report import ReportData
-from guarddiff.render import text, words
+from guarddiff.render import messages, text, words
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MOST_MISSING = 50
@@ -83,11 +83,15 @@ def _add(suite: ElementTree.Element, case: _Case) -> None:
 
 def _cases(report: ReportData) -> list[_Case]:
     """What the suite holds: never nothing, and nothing unknown as a pass."""
-    found = [_case(report, dim, _about(report, dim)) for dim in _dimensions(report)]
-    found += [_nowhere(report, number, f) for number, f in enumerate(report.findings, 1) if f.warns and not f.dims]
+    told: dict[int, str] = {}
+    found = [_case(report, dim, _about(report, dim), told) for dim in _dimensions(report)]
+    nowhere = [(number, f) for number, f in enumerate(report.findings, 1) if f.warns and not f.dims]
+    found += [_judged(report, _model(report), f"finding {number}", [(number, f)], told) for number, f in nowhere]
     if report.error:
-        said = words.clean(report.error)
-        found.append(_Case(_model(report), "the export", "error", "raised", said, report.error[:4000]))
+        said = words.raised(report.error)
+        found.append(
+            _Case(_model(report), "the export", "error", "raised", said, messages.uncoloured(report.error[:4000]))
+        )
     for part in report.missing[:_MOST_MISSING]:
         name = f"evidence: {words.clean(part.part, 120)}"
         found.append(_Case(_model(report), name, "error", "incomplete", f"missing: {words.clean(part.why)}"))
@@ -121,30 +125,40 @@ def _about(report: ReportData, dim: Dimension) -> list[tuple[int, Finding]]:
     return sorted(touching, key=lambda pair: order.index(pair[1].verdict))
 
 
-def _case(report: ReportData, dim: Dimension, found: Sequence[tuple[int, Finding]]) -> _Case:
+def _case(report: ReportData, dim: Dimension, found: Sequence[tuple[int, Finding]], told: dict[int, str]) -> _Case:
     owner = f"{_model(report)}/{words.clean(dim.input, 80)}"
-    return _judged(report, owner, words.dimension(dim), found)
+    return _judged(report, owner, words.dimension(dim), found, told)
 
 
-def _nowhere(report: ReportData, number: int, finding: Finding) -> _Case:
-    """A finding whose dimensions are not known."""
-    return _judged(report, _model(report), f"finding {number}", [(number, finding)])
-
-
-def _judged(report: ReportData, owner: str, name: str, found: Sequence[tuple[int, Finding]]) -> _Case:
-    output = "\n\n".join("\n".join(text.finding_lines(number, finding)) for number, finding in found)
-    loud = [finding for _, finding in found if finding.warns]
+def _judged(
+    report: ReportData, owner: str, name: str, found: Sequence[tuple[int, Finding]], told: dict[int, str]
+) -> _Case:
+    """One case; ``told`` holds the findings that an earlier case tells in full, with its name."""
+    before = {number: told[number] for number, _ in found if number in told}
+    output = _joined(found, before, lambda number, finding: "\n".join(text.finding_lines(number, finding)))
+    told.update({number: told.get(number, name) for number, _ in found})
+    loud = [(number, finding) for number, finding in found if finding.warns]
     if loud:
-        kind = "failure" if loud[0].verdict == "confirmed" else "error"
-        said = words.headline(loud[0])
-        body = "\n\n".join(text.warning_text(finding) for finding in loud)
-        return _Case(owner, name, kind, loud[0].verdict, said, body, output)
+        first = loud[0][1]
+        kind = "failure" if first.verdict == "confirmed" else "error"
+        body = _joined(loud, before, lambda _, finding: text.warning_text(finding))
+        return _Case(owner, name, kind, first.verdict, words.headline(first), body, output)
     if report.error:
         return _Case(owner, name, "error", "unknown", "the export raised before this could be known", "", output)
     if report.missing:
         said = "a part of the evidence is missing: unknown, not fine"
         return _Case(owner, name, "error", "incomplete", said, "", output)
     return _Case(owner, name, output=output)
+
+
+def _joined(found: Sequence[tuple[int, Finding]], before: dict[int, str], full: Callable[[int, Finding], str]) -> str:
+    """The text of each finding, or where it stands already."""
+    return "\n\n".join(
+        f"Finding {number}, {words.state(finding)}: told in full at {before[number]}"
+        if number in before
+        else full(number, finding)
+        for number, finding in found
+    )
 
 
 def _xml(shown: str) -> str:

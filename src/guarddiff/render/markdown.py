@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from guarddiff.core.finding import Counterexample, Finding, OnnxNode
 from guarddiff.core.proof import Decomposition, DifferingNode, Ladder, Reproduction
 from guarddiff.core.report import ReportData
-from guarddiff.render import proofs, rows, words
+from guarddiff.render import moves, proofs, rows, words
 from guarddiff.render.commonmark import code, fenced, plain, table
 
 _MOST_INPUTS = 100
@@ -27,13 +27,15 @@ def render(report: ReportData) -> str:
         blocks.append(f"Model: {code(report.model)}")
     blocks.append(plain(words.summary(report)))
     if report.error:
-        blocks.append(f"The export raised: {code(report.error)}")
+        blocks.append(f"The export raised: {code(words.raised(report.error))}")
     blocks += _inputs(report)
     if loud:
         blocks.append("## Findings")
     for number, finding in loud:
         blocks += _finding(number, finding)
     blocks += _quiet(quiet)
+    if report.repair:
+        blocks += _listed("Repair", [plain(said, 600) for said in proofs.repair_claims(report.repair, report.findings)])
     blocks += _tries(report)
     blocks += _changes(report)
     blocks += _listed("Notes", [plain(note) for note in report.notes])
@@ -72,7 +74,9 @@ def _left_out(left: int) -> list[str]:
 def _finding(number: int, finding: Finding) -> list[str]:
     """One finding: the claim, its facts, guards, nodes, proof and the next move."""
     claim = f"**{plain(words.headline(finding), 2000)}**"
-    blocks = [f"### Finding {number}: {finding.verdict}", claim, _facts(finding)]
+    blocks = [f"### Finding {number}: {words.state(finding)}", claim]
+    blocks += [plain(said)] if (said := words.by_design(finding)) else []
+    blocks.append(_facts(finding))
     if finding.guards:
         blocks += guards(finding, _MOST_GUARDS)
     if finding.onnx_nodes:
@@ -81,13 +85,14 @@ def _finding(number: int, finding: Finding) -> list[str]:
         blocks += _proof(finding.counterexample)
     if finding.ladder:
         blocks += ladder(finding.ladder)
+        blocks += [plain(said)] if (said := proofs.lost_earlier(finding)) else []
     if finding.decomposition:
         blocks += decomposition(finding.decomposition, finding, _MOST_LINES)
     if finding.reproduction:
         blocks += ["Reproduction:", *reproduction(finding.reproduction, 2 * _MOST_LINES)]
     if finding.repair:
         blocks.append(f"Repair: {plain(finding.repair)}")
-    return [*blocks, f"Next: {plain(words.next_move(finding))}"]
+    return [*blocks, f"Next: {plain(moves.next_move(finding))}"]
 
 
 def guards(finding: Finding, most: int | None) -> list[str]:
@@ -151,7 +156,7 @@ def reproduction(found: Reproduction, most: int | None) -> list[str]:
 def _facts(finding: Finding) -> str:
     """Stage, operator, source, rule and verdict as a list."""
     origin = finding.origin
-    path = words.module(origin.module_path)
+    path = words.module(origin.module_path, origin.source)
     source = [code(path) if origin.module_path else plain(path)]
     if origin.source:
         source += [code(words.place(origin.source)), code(origin.source.text)]
@@ -169,8 +174,8 @@ def _facts(finding: Finding) -> str:
 
 def _proof(proof: Counterexample) -> list[str]:
     lines = [
-        ("eager PyTorch", code(proof.expected)),
-        ("ONNX Runtime", code(proof.got)),
+        ("eager PyTorch", code(words.shorter(proof.expected))),
+        ("ONNX Runtime", code(words.shorter(proof.got))),
         ("difference", plain(proof.kind.replace("_", " "))),
     ]
     sizes = code(words.shapes(proof.sizes)) or "the same inputs"
@@ -182,11 +187,15 @@ def _quiet(findings: Sequence[tuple[int, Finding]]) -> list[str]:
     """Findings that warn of nothing, folded away."""
     if not findings:
         return []
-    title = f"{words.count(len(findings), 'finding')} checked, nothing to do (harmless or inherent)"
+    title = f"{words.count(len(findings), 'finding')} checked, nothing to do ({_kinds(findings)})"
     blocks = ["<details>", f"<summary>{title}</summary>"]
     for number, finding in findings:
         blocks += _finding(number, finding)
     return [*blocks, "</details>"]
+
+
+def _kinds(findings: Sequence[tuple[int, Finding]]) -> str:
+    return "repaired, harmless or inherent" if any(f.repaired for _, f in findings) else "harmless or inherent"
 
 
 def _tries(report: ReportData) -> list[str]:

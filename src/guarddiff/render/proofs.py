@@ -15,6 +15,7 @@ from guarddiff.core.proof import (
     DifferingNode,
     GraphLine,
     Ladder,
+    Repair,
     Reproduction,
     ReproductionScope,
     Rung,
@@ -23,6 +24,7 @@ from guarddiff.core.proof import (
     Try,
     TryState,
 )
+from guarddiff.core.stage import Stage, later
 from guarddiff.render import words
 
 RUNGS: dict[RungName, str] = {
@@ -64,6 +66,24 @@ SCOPES: dict[ReproductionScope, str] = {
 }
 
 MARK = "  # <-- this one"
+
+_NO_SCRIPT = "No small script was found that shows the difference: "
+_BEFORE: dict[Stage, RungName] = {"decompose": "captured", "translate": "decomposed", "optimize": "onnx", "run": "onnx"}
+_LOST: dict[Stage, str] = {
+    "declare": "the declaration",
+    "capture": "capture",
+    "decompose": "decomposition",
+    "translate": "the translation",
+    "optimize": "the optimizer",
+    "run": "the run",
+}
+_SHOWS: dict[Stage, str] = {
+    "capture": "it is captured",
+    "decompose": "it is decomposed",
+    "translate": "it is translated to ONNX",
+    "optimize": "the ONNX optimizer has run",
+    "run": "ONNX Runtime runs it",
+}
 
 
 @dataclass(frozen=True)
@@ -115,6 +135,21 @@ def ladder_claim(ladder: Ladder) -> str:
     return f"The first that does not agree with eager PyTorch: {RUNGS[wrong.name]}{stage}."
 
 
+def lost_earlier(finding: Finding) -> str:
+    """Why the ladder's first wrong program is of a later stage than the finding; empty where it is not."""
+    found = finding.ladder
+    if found is None or found.stage is None or not later(found.stage, finding.stage):
+        return ""
+    rung = _BEFORE.get(found.stage)
+    agrees = rung is not None and any(r.name == rung and r.state == "agrees" for r in found.rungs)
+    held = ""
+    if agrees and rung == "captured" and finding.op.startswith("aten."):
+        held = f" the captured graph still holds {words.clean(finding.op.split('.')[1], 60)} as one operator, so"
+    elif agrees and rung is not None:
+        held = f" the {RUNGS[rung].removeprefix('the ')} still agrees, as the lost sizes do not matter to it;"
+    return f"Lost at {_LOST[finding.stage]};{held} the numbers show only when {_SHOWS[found.stage]}."
+
+
 def node(found: DifferingNode) -> str:
     """``ONNX node node_squeeze (Squeeze), from FX node squeeze (aten.squeeze.dims)``: which node it is."""
     graph = "ONNX" if found.graph == "onnx" else "FX"
@@ -127,10 +162,7 @@ def node(found: DifferingNode) -> str:
 
 def node_place(found: DifferingNode) -> str:
     """Its module and source line; empty where neither is known."""
-    source = found.source
-    parts = [words.module(found.module_path), words.place(source, 60) if source else ""]
-    text = ", ".join(part for part in parts if part)
-    return f"{text}: {words.clean(source.text)}" if source and source.text else text
+    return words.at(found.module_path, found.source)
 
 
 def differing(finding: Finding) -> DifferingNode | None:
@@ -165,13 +197,34 @@ def try_count(tries: Sequence[Try]) -> str:
 def script_claim(found: Reproduction) -> str:
     """What the script is and what was done with it, or why there is none."""
     if not found.script:
-        return (
-            f"No small script was found that shows the difference: {words.clean(found.reason) or 'no reason is known'}."
-        )
+        why = words.clean(found.reason.removeprefix(_NO_SCRIPT)).rstrip(".")
+        return f"{_NO_SCRIPT}{why or 'no reason is known'}."
     return (
         f"{words.count(found.lines, 'line')} with {SCOPES[found.scope]}; needs torch, numpy and ONNX Runtime alone. "
         "It was run in a fresh process and showed the difference."
     )
+
+
+def repair_claims(found: Repair, findings: Sequence[Finding]) -> list[str]:
+    """What was repaired and how, which findings that clears, and what was run, in sentences."""
+    pairs = zip(found.names, (*found.ways, *[""] * len(found.names)), strict=False)
+    listed = [f"{words.clean(name, 80)}{f': {words.clean(way)}' if way else ''}" for name, way in pairs]
+    cleared = [str(number) for number, finding in enumerate(findings, 1) if finding.repaired]
+    left = [str(number) for number, finding in enumerate(findings, 1) if finding.warns]
+    reason = f"{words.clean(found.reason).rstrip('.')}." if found.reason else ""
+    if not found.returned:
+        listed.append(
+            f"The repaired model was not taken, and the returned model is torch's own: {reason or 'no reason.'}"
+        )
+    else:
+        listed.append(f"The repaired model was returned{f': {reason}' if reason else '.'}")
+    before = sorted({*cleared, *left}, key=int)
+    after = f"open {words.join(left)}" if left else "none open"
+    repaired = f", repaired {words.join(cleared)}" if cleared else ""
+    listed.append(f"Findings before: {words.join(before) or 'none'}; after: {after}{repaired}.")
+    if found.tries:
+        listed.append(f"Repaired model against eager PyTorch, {try_count(found.tries)}.")
+    return listed
 
 
 def lines(text: str, limit: int = 2 * words.LIMIT) -> list[str]:

@@ -18,12 +18,13 @@ _WIDTH = 110
 
 def to_text(diff: ReportDiff) -> str:
     """The comparison for a terminal."""
+    fixed, new = ("Fixed", "New") if diff.same_model else ("Only in the old report", "Only in the new report")
     sections = [
-        [_title(diff), _summary(diff)],
+        [*textwrap.wrap(_title(diff), _WIDTH), _summary(diff)],
         _listed("Caution", map(words.clean, diff.caveats)),
         _listed("Environment", (_version(*row) for row in diff.environment)),
-        _listed("Fixed", map(_finding, diff.fixed)),
-        _listed("New", map(_finding, diff.new)),
+        _listed(fixed, map(_finding, diff.fixed)),
+        _listed(new, map(_finding, diff.new)),
         _listed("Changed", map(_changed, diff.changed)),
         _listed("Not seen, as the new report is incomplete: fixed or not is unknown", map(_finding, diff.unseen)),
         _listed("Missing now", (f"{words.clean(part, 80)}: {words.clean(why)}" for part, why in diff.lacking)),
@@ -57,22 +58,23 @@ def to_json(diff: ReportDiff) -> str:
 
 def _title(diff: ReportDiff) -> str:
     old, new = (words.clean(name, 80) for name in diff.models)
-    model = f" of {new}" if old == new and new else ""
-    status = diff.status[0] if diff.status[0] == diff.status[1] else f"{diff.status[0]} → {diff.status[1]}"
-    return words.clean(f"guarddiff diff{model}: {status}", _WIDTH)
+    model = (f" of {new}" if new else "") if diff.same_model else f" of {old or 'a model'} and {new or 'a model'}"
+    before, after = diff.status
+    status = f"{before} before and after" if before == after else f"{before} → {after}"
+    return f"guarddiff diff{model}: {'something' if diff.worse else 'nothing'} got worse ({status})"
 
 
 def _summary(diff: ReportDiff) -> str:
+    fixed, new = ("fixed", "new") if diff.same_model else ("only in the old", "only in the new")
     counts = [
-        (len(diff.fixed), "fixed"),
-        (len(diff.new), "new"),
+        (len(diff.fixed), fixed),
+        (len(diff.new), new),
         (len(diff.changed), "changed"),
         (len(diff.unseen), "not seen"),
         (diff.same, "the same"),
     ]
     listed = ", ".join(f"{number} {word}" for number, word in counts if number) or "no findings in either"
-    worse = "Something got worse." if diff.worse else "Nothing got worse."
-    return f"{worse} Findings: {listed}."
+    return f"Findings: {listed}."
 
 
 def _listed(title: str, items: Iterable[str]) -> list[str]:
@@ -89,7 +91,7 @@ def _or_none(version: str | None) -> str:
 
 
 def _finding(finding: Finding) -> str:
-    return f"{finding.verdict}: {words.headline(finding)} [{_at(finding)}]"
+    return f"{words.state(finding)}: {words.headline(finding)} [{_at(finding)}]"
 
 
 def _at(finding: Finding) -> str:
@@ -99,8 +101,9 @@ def _at(finding: Finding) -> str:
 def _changed(change: FindingChange) -> str:
     old, new = change.old, change.new
     mark = "worse" if change.worse else "better" if change.better else "other"
-    parts = [f"verdict {old.verdict} → {new.verdict}"] if old.verdict != new.verdict else []
-    parts += [f"{what} {_quoted(before)} → {_quoted(after)}" for what, before, after in change.moved]
+    before, after = words.state(old), words.state(new)
+    parts = [f"verdict {before} → {after}"] if before != after else []
+    parts += [f"{what} {_quoted(one)} → {_quoted(other)}" for what, one, other in change.moved]
     parts += [_dimension(dim) for dim in change.dims]
     return f"{mark}: {'; '.join(parts)} [{_at(new)}]"
 

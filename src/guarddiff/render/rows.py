@@ -34,7 +34,7 @@ class ChangeRow:
 
 def input_rows(report: ReportData) -> list[InputRow]:
     """Every dimension with what all findings together admit for it."""
-    held = _held(report)
+    held, repaired = _held(report), _repaired(report)
     rows = []
     for spec in report.inputs:
         name = words.clean(spec.name, 80)
@@ -47,16 +47,18 @@ def input_rows(report: ReportData) -> list[InputRow]:
             asked = words.declared(dim) + (f" ({text})" if text and text != dim.name else "")
             limits = held.get((dim.input, dim.axis))
             rest = "" if not dim.declared else "unknown" if report.missing or report.error else "as declared"
+            if dim.declared and (numbers := repaired.get((dim.input, dim.axis))):
+                rest = f"repaired (finding {words.join(numbers)})"
             shown = words.join(limits) if limits else rest
             rows.append(InputRow(name, str(dim.axis), own, asked, str(dim.example), shown))
     return rows
 
 
 def _held(report: ReportData) -> dict[tuple[str, int], list[str]]:
-    """For each dimension what the findings admit, with their numbers; harmless ones restrict nothing."""
+    """For each dimension what the findings admit, with their numbers; harmless and repaired ones restrict nothing."""
     held: dict[tuple[str, int], dict[str, list[str]]] = {}
     for number, finding in enumerate(report.findings, 1):
-        if finding.verdict == "harmless":
+        if finding.verdict == "harmless" or finding.repaired:
             continue
         for dim in finding.dims:
             by_text = held.setdefault((dim.input, dim.axis), {})
@@ -67,13 +69,22 @@ def _held(report: ReportData) -> dict[tuple[str, int], list[str]]:
     }
 
 
+def _repaired(report: ReportData) -> dict[tuple[str, int], list[str]]:
+    """For each dimension the numbers of the repaired findings that touch it."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for number, finding in enumerate(report.findings, 1):
+        for dim in finding.dims if finding.repaired else ():
+            found.setdefault((dim.input, dim.axis), []).append(str(number))
+    return found
+
+
 def change_rows(report: ReportData, most: int) -> tuple[list[ChangeRow], int]:
     """At most ``most`` changes, the ones that matter first, and how many are left out."""
     changes = sorted(report.changes, key=lambda change: _ORDER.index(change.effect))
-    return [_change_row(change) for change in changes[:most]], max(0, len(changes) - most)
+    return [_change_row(change, report) for change in changes[:most]], max(0, len(changes) - most)
 
 
-def _change_row(change: Change) -> ChangeRow:
+def _change_row(change: Change, report: ReportData) -> ChangeRow:
     origin = next((guard.origin for guard in change.guards if guard.origin), None)
     source = (origin.rule or origin.source) if origin else None
     parts = [words.clean(origin.op or "", 80) if origin else "", words.place(source, 80) if source else ""]
@@ -81,5 +92,5 @@ def _change_row(change: Change) -> ChangeRow:
         stage=change.stage,
         guards=words.some([words.clean(guard.text, 80) for guard in change.guards], 3),
         origin=" at ".join(part for part in parts if part),
-        effect=words.effect(change),
+        effect=words.effect(change, report.findings),
     )

@@ -12,7 +12,7 @@ from typing import Literal
 
 from guarddiff.core.dims import Dimension
 from guarddiff.core.domain import Admitted
-from guarddiff.core.proof import TryState
+from guarddiff.core.proof import Try, TryState
 from guarddiff.core.report import ReportData
 from guarddiff.render import words
 
@@ -123,14 +123,20 @@ def strips(report: ReportData) -> Iterator[Strip]:
 
 
 def limits(report: ReportData) -> dict[Place, dict[str, tuple[Admitted | None, tuple[int, ...]]]]:
-    """For each dimension what the findings admit; harmless findings restrict nothing."""
+    """For each dimension what the findings admit; harmless and repaired findings restrict nothing."""
     held: dict[Place, dict[str, tuple[Admitted | None, tuple[int, ...]]]] = {}
     for number, finding in enumerate(report.findings, 1):
-        for dim in finding.dims if finding.verdict != "harmless" else ():
+        for dim in finding.dims if finding.verdict != "harmless" and not finding.repaired else ():
             own = held.setdefault((dim.input, dim.axis), {})
             text = words.admitted(dim)
             own[text] = (dim.admitted, (*own.get(text, (None, ()))[1], number))
     return held
+
+
+def _runs(report: ReportData) -> Sequence[Try]:
+    """What was run with the model that was returned."""
+    mended = report.repair
+    return mended.tries if mended and mended.returned and mended.tries else report.tries
 
 
 def tried_sizes(report: ReportData) -> dict[Place, dict[tuple[int, TryState], int]]:
@@ -140,9 +146,9 @@ def tried_sizes(report: ReportData) -> dict[Place, dict[tuple[int, TryState], in
     the ones whose size is not admitted where there are such: the others were merely there.
     """
     dims = [d for spec in report.inputs for d in spec.dims if d.declared]
-    runs: list[tuple[Mapping[str, Sequence[int]], TryState]] = [(run.sizes, run.state) for run in report.tries]
+    runs: list[tuple[Mapping[str, Sequence[int]], TryState]] = [(run.sizes, run.state) for run in _runs(report)]
     seen = [sizes for sizes, state in runs if state == "differs"]
-    proofs = [f.counterexample.sizes for f in report.findings if f.counterexample]
+    proofs = [f.counterexample.sizes for f in report.findings if f.counterexample and not f.repaired]
     runs += [(sizes, "differs") for sizes in proofs if sizes not in seen]
     held = limits(report)
     found: dict[Place, dict[tuple[int, TryState], int]] = {}

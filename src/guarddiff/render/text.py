@@ -9,11 +9,12 @@ from typing import IO
 
 from guarddiff.core.finding import Finding
 from guarddiff.core.report import ReportData
-from guarddiff.render import proofs, rows, words
+from guarddiff.render import moves, proofs, rows, words
 
 WIDTH = 110
 MOST_LINES = 10
 _LABEL = 16
+_MOST_GUARDS = 12
 _MOST_ROWS = 40
 _CELL = 40
 _MOST_TRIES = 12
@@ -21,6 +22,7 @@ _MOST_SCRIPT = 60
 _MOST_OUTPUT = 20
 
 _LABELS = (
+    "declared",
     "where",
     "operator",
     "rule",
@@ -33,6 +35,7 @@ _LABELS = (
     "ONNX Runtime",
     "ladder",
     "first node",
+    "repair",
     "reproduction",
     "it printed",
     "next",
@@ -46,6 +49,7 @@ _COLORS = {
     "unconfirmed": "\x1b[1;33m",
     "incomplete": "\x1b[1;33m",
     "clean": "\x1b[1;32m",
+    "repaired": "\x1b[1;32m",
 }
 
 
@@ -60,12 +64,12 @@ def warning_text(finding: Finding) -> str:
         lines += _labelled("rule", words.rule(finding.origin.rule))
     else:
         lines += _node(finding)
-    lines += _proof(finding)
-    lines += _labelled("next", words.next_move(finding), most=2)
+    lines += _proof(finding, WIDTH - _LABEL, 1)
+    lines += _labelled("next", moves.next_move(finding), most=2)
     return "\n".join(words.clean(line, WIDTH) for line in lines[:MOST_LINES])
 
 
-def wants_color(stream: IO[str]) -> bool:
+def wants_color(stream: IO[str] | None) -> bool:
     """Whether text for ``stream`` should be coloured: on a terminal only.
 
     ``NO_COLOR`` (not empty) says no wherever it is; else ``FORCE_COLOR`` (not empty, not ``0``) says yes.
@@ -75,7 +79,7 @@ def wants_color(stream: IO[str]) -> bool:
     forced = os.environ.get("FORCE_COLOR", "")
     if forced:
         return forced != "0"
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
+    return stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def render(report: ReportData, color: bool = False) -> str:
@@ -84,13 +88,14 @@ def render(report: ReportData, color: bool = False) -> str:
     title = _paint(f"guarddiff report{model}: ", "title", color) + _paint(report.status, report.status, color)
     sections = [
         [title, *textwrap.wrap(words.summary(report), WIDTH)],
-        [f"The export raised: {words.clean(report.error)}"] if report.error else [],
+        _wrapped(f"The export raised: {words.raised(report.error)}") if report.error else [],
         _table(report),
         *(
-            _painted(finding_lines(number, finding), finding.verdict, color)
+            _painted(finding_lines(number, finding), words.state(finding), color)
             for number, finding in enumerate(report.findings, 1)
-            if finding.warns
+            if finding.warns or finding.repaired
         ),
+        _repair(report),
         _quiet(report),
         _tries(report),
         _listed("Notes", (words.clean(note) for note in report.notes)),
@@ -126,8 +131,12 @@ def _head(finding: Finding) -> list[str]:
     return [lines[0], words.clean(" ".join(lines[1:]), WIDTH)]
 
 
-def _labelled(label: str, text: str, most: int = 1) -> list[str]:
-    """``text`` beside its label in at most ``most`` lines of the usual width; nothing for an empty text."""
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _labelled(label: str, text: str, most: int | None = 1) -> list[str]:
+    """``text`` beside its label in at most ``most`` lines of the usual width (None: all); nothing for an empty text."""
     if not text:
         return []
     head = f"  {label}".ljust(_LABEL)
@@ -144,16 +153,17 @@ def _labelled(label: str, text: str, most: int = 1) -> list[str]:
     )
 
 
-def _proof(finding: Finding) -> list[str]:
-    """The sizes that were run with both results, or why nothing was."""
+def _proof(finding: Finding, limit: int = words.LIMIT, most: int | None = None) -> list[str]:
+    """The sizes that were run with both results, or why nothing was; each result in at most ``limit`` characters and
+    ``most`` lines (None: all)."""
     proof = finding.counterexample
     if proof is None:
         label = "not tried" if finding.verdict == "unconfirmed" else "why"
-        return _labelled(label, words.clean(finding.reason) or "no reason was recorded", most=2)
+        return _labelled(label, words.clean(finding.reason) or "no reason was recorded", most=2 if most else None)
     return [
-        *_labelled("tried at", words.tried(proof)),
-        *_labelled("PyTorch", words.shorter(proof.expected)),
-        *_labelled("ONNX Runtime", words.shorter(proof.got)),
+        *_labelled("tried at", words.tried(proof), most),
+        *_labelled("PyTorch", words.shorter(proof.expected, limit), most),
+        *_labelled("ONNX Runtime", words.shorter(proof.got, limit), most),
     ]
 
 
@@ -165,19 +175,30 @@ def finding_lines(number: int, finding: Finding) -> list[str]:
     ]
     proven = finding.counterexample is not None
     return [
-        f"Finding {number}, {finding.verdict}",
+        f"Finding {number}, {words.state(finding)}",
         *textwrap.wrap(words.headline(finding), WIDTH, subsequent_indent="  "),
-        *_labelled("where", _where(finding)),
-        *_labelled("operator", words.operator(finding)),
-        *_labelled("rule", words.rule(finding.origin.rule) if finding.origin.rule else ""),
-        *_labelled("guards", words.some([words.clean(g, 80) for g in finding.guards], 8), most=4),
-        *_labelled("ONNX nodes", words.some(nodes, 4), most=4),
+        *_labelled("declared", words.by_design(finding), None),
+        *_labelled("where", _where(finding), None),
+        *_labelled("operator", words.operator(finding), None),
+        *_labelled("rule", words.rule(finding.origin.rule) if finding.origin.rule else "", None),
+        *_guards(finding),
+        *_labelled("ONNX nodes", words.some(nodes, 4), None),
         *_proof(finding),
-        *_labelled("why", words.clean(finding.reason) if proven else "", most=3),
+        *_labelled("why", words.clean(finding.reason) if proven else "", None),
         *_ladder(finding),
-        *_labelled("next", words.next_move(finding), most=3),
+        *_labelled("repair", words.clean(finding.repair or ""), None),
+        *_labelled("next", moves.next_move(finding), None),
         *_reproduction(finding),
     ]
+
+
+def _guards(finding: Finding) -> list[str]:
+    """One guard a line."""
+    lines: list[str] = []
+    for guard in finding.guards[:_MOST_GUARDS]:
+        lines += _labelled("" if lines else "guards", words.clean(guard), None)
+    left = len(finding.guards) - _MOST_GUARDS
+    return lines + (_labelled("", f"… and {words.count(left, 'guard')} more") if left > 0 else [])
 
 
 def _where(finding: Finding) -> str:
@@ -186,7 +207,7 @@ def _where(finding: Finding) -> str:
     return words.where(finding) or (proofs.node_place(found) if found else "")
 
 
-def _node(finding: Finding, most: int = 1) -> list[str]:
+def _node(finding: Finding, most: int | None = 1) -> list[str]:
     """The first node that differs; nothing where it is not known."""
     found = proofs.differing(finding)
     return _labelled("first node", proofs.node(found), most) if found else []
@@ -203,14 +224,29 @@ def _ladder(finding: Finding) -> list[str]:
         mark = "  <-- first" if row.first else ""
         gave = f": {row.gave}" if row.gave else ""
         head = f"{row.program.ljust(wide)}  {row.state}{mark}{gave}"
-        lines += _labelled("" if lines else "ladder", head)
+        lines += _rung("" if lines else "ladder", head)
+    lines += _labelled("", proofs.lost_earlier(finding), None)
     found = finding.ladder.node
-    lines += _node(finding, most=2)
+    lines += _node(finding, most=None)
     if found:
-        lines += _labelled("", proofs.node_place(found))
-        lines += _labelled("", f"should give: {words.shorter(found.expected)}" if found.expected else "")
-        lines += _labelled("", f"gives: {words.shorter(found.got)}" if found.got else "")
+        lines += _labelled("", proofs.node_place(found), None)
+        lines += _labelled("", f"should give: {words.shorter(found.expected)}" if found.expected else "", None)
+        lines += _labelled("", f"gives: {words.shorter(found.got)}" if found.got else "", None)
     return lines
+
+
+def _rung(label: str, text: str) -> list[str]:
+    """A line of the ladder; its columns are kept, what does not fit goes into further lines."""
+    head = f"  {label}".ljust(_LABEL)
+    if len(head + text) <= WIDTH:
+        return [head + text]
+    cut = text.rfind(" ", 0, WIDTH - _LABEL)
+    cut = cut if cut > 40 else WIDTH - _LABEL
+    return [(head + text[:cut]).rstrip(), *_labelled("", f"  {text[cut:].strip()}", None)]
+
+
+def _repair(report: ReportData) -> list[str]:
+    return _listed("Repair", proofs.repair_claims(report.repair, report.findings)) if report.repair else []
 
 
 def _reproduction(finding: Finding) -> list[str]:
@@ -218,7 +254,7 @@ def _reproduction(finding: Finding) -> list[str]:
     found = finding.reproduction
     if found is None:
         return []
-    lines = _labelled("reproduction", proofs.script_claim(found), most=3)
+    lines = _labelled("reproduction", proofs.script_claim(found), None)
     if found.script:
         lines += ["", *_indented(proofs.lines(found.script), _MOST_SCRIPT)]
     if found.script and found.output:
@@ -237,10 +273,8 @@ def _tries(report: ReportData) -> list[str]:
     if not report.tries:
         return []
     shown, left = proofs.try_rows(report.tries, _MOST_TRIES)
-    lines = [
-        words.clean(f"- {row.sizes} ({row.scope}): {row.state}{f', {row.text}' if row.text else ''}", WIDTH)
-        for row in shown
-    ]
+    said = (f"- {row.sizes} ({row.scope}): {row.state}{f', {row.text}' if row.text else ''}" for row in shown)
+    lines = [line for one in said for line in _wrapped(one)]
     more = [f"… and {words.count(left, 'run')} more"] if left else []
     return [f"Tried, {proofs.try_count(report.tries)}:", *lines, *more]
 
@@ -267,7 +301,7 @@ def _quiet(report: ReportData) -> list[str]:
     """Findings that warn of nothing, in one line each."""
     lines = []
     for number, finding in enumerate(report.findings, 1):
-        if not finding.warns:
+        if not finding.warns and not finding.repaired:
             at = words.where(finding) or words.operator(finding)
             lines.append(f"Finding {number}, {finding.verdict}: {words.headline(finding)} [{at}]")
     return _listed("Checked, nothing to do", lines)

@@ -6,7 +6,7 @@ Each format escapes the result once more for its own syntax.
 
 from __future__ import annotations
 
-import re
+import dataclasses
 from collections.abc import Iterable, Sequence
 
 from guarddiff.core.dims import Dimension
@@ -14,6 +14,7 @@ from guarddiff.core.finding import Counterexample, Finding, Verdict
 from guarddiff.core.origin import SourceLine
 from guarddiff.core.report import Change, Effect, ReportData
 from guarddiff.core.stage import Stage
+from guarddiff.render import messages
 
 LIMIT = 300
 """Longest piece of text from the model that is shown."""
@@ -32,6 +33,9 @@ CLAIMS: dict[Verdict, tuple[str, str]] = {
     "inherent": ("a guard holds only for", "; eager PyTorch rejects other sizes too"),
 }
 """What is claimed of a finding, before and after the admitted sizes."""
+
+_REPAIRED = ("before the repair the exported model was sure to be right only for", "")
+_AUTO = "Dim.AUTO"
 
 STAGES: dict[Stage, str] = {
     "declare": "not declared as it was meant",
@@ -55,42 +59,8 @@ EFFECTS: dict[Effect, str] = {
 DETAILS = frozenset({"os", "libc", "python_bits", "python_platform", "debug_build", "cuda_build", "rocm_build", "cuda"})
 """Parts of the environment that only an upstream filing needs."""
 
-_TO_TRY: tuple[tuple[str, str], ...] = (
-    (
-        r"onnx ?runtime.*(not installed|missing|not found)|\b(no|without|install|named) '?onnx ?runtime",
-        "Install onnxruntime and export again: the sizes outside are then run and compared.",
-    ),
-    (
-        r"replay\W+off|\"off\"",
-        'Export again with replay="findings": the sizes outside are then run and compared.',
-    ),
-    (
-        r"differs? from itself|random|determin",
-        "Make the model give the same result twice (eval mode, no dropout, fixed seeds) and export again.",
-    ),
-    (r"export raised", "Mend the error of the export first; this shows which sizes were fixed until then."),
-    (
-        r"example's own sizes",
-        "Look at the example's own sizes first: PyTorch and ONNX Runtime have to agree there.",
-    ),
-    (r"used up|too large|more than", "Compare eager PyTorch and ONNX Runtime at such a size yourself."),
-)
-"""Patterns of the reason for ``unconfirmed``, and what then helps to try it."""
-
-_REWRITES: tuple[tuple[str, str], ...] = (
-    (r"adaptive_\w+pool", "pool with a fixed kernel; adaptive pooling to size 1 keeps its sizes dynamic"),
-    (r"avg_pool", "pool with a kernel of fixed size; a mean over the pooled axes keeps its sizes dynamic"),
-    (r"\bkron", "write the product as a broadcast: (a[:, None, :, None] * b[None, :, None, :]).reshape(...)"),
-    (r"bucketize|searchsorted", "count the boundaries below: (boundaries < x.unsqueeze(-1)).sum(-1)"),
-)
-"""Patterns of operators, and another way to write them whose sizes stay dynamic."""
-
 _ANY = "any size"
 _SOME = "some sizes (which ones is unknown)"
-_NOISE = re.compile(
-    r"\[ONNXRuntimeError\] : \d+ : |Non-zero status code returned while | Status Message:"
-    r"| /[^\s:]+\.(?:h|cc|cpp):\d+"
-)
 
 
 def clean(text: str, limit: int = LIMIT) -> str:
@@ -157,16 +127,24 @@ def rule(source: SourceLine) -> str:
     return f"{place(source, 80)} {clean(source.function, 60)}".rstrip()
 
 
-def module(path: str | None) -> str:
-    """The module path; ``the model itself`` for the root and an empty text where it is unknown."""
-    return "" if path is None else clean_end(path, 60) or "the model itself"
+def module(path: str | None, source: SourceLine | None = None) -> str:
+    """The module path; ``root module (forward)`` for the root, with the function where ``source`` tells it; empty
+    where it is unknown."""
+    if path is None:
+        return ""
+    function = f" ({clean(source.function, 60)})" if source and source.function else ""
+    return clean_end(path, 60) or f"root module{function}"
 
 
 def where(finding: Finding) -> str:
     """``avgpool, models/net.py:12: x = self.avgpool(x)``; empty where nothing is known."""
-    source = finding.origin.source
-    parts = [module(finding.origin.module_path), place(source, 60) if source else ""]
-    text = ", ".join(p for p in parts if p)
+    return at(finding.origin.module_path, finding.origin.source)
+
+
+def at(path: str | None, source: SourceLine | None) -> str:
+    """Module, place and text of a source line; empty where nothing is known."""
+    parts = [module(path, source), place(source, 60) if source else ""]
+    text = ", ".join(part for part in parts if part)
     return f"{text}: {clean(source.text)}" if source and source.text else text
 
 
@@ -195,18 +173,74 @@ def alone(proof: Counterexample) -> str:
     return f"operator by itself on {own}" if own else "operator by itself"
 
 
-def shorter(result: str) -> str:
-    """What a run gave, without the parts of ONNX Runtime's messages that tell nothing."""
-    return clean(_NOISE.sub("", result[: 4 * LIMIT])).strip()
+def shorter(result: str, limit: int = LIMIT) -> str:
+    """What a run gave, without the parts of ONNX Runtime's messages that tell nothing; of a long one the middle is left
+    out."""
+    return messages.fitted(clean(messages.runtime(result), messages.LONGEST), limit).strip()
+
+
+def raised(error: str) -> str:
+    """What an export raised, in one line that names the cause."""
+    return clean(messages.cause(error))
+
+
+def automatic(dim: Dimension) -> bool:
+    """Whether the dimension was left to torch (``Dim.AUTO``)."""
+    return dim.declared is not None and dim.declared.text.startswith(_AUTO)
+
+
+def left_to_torch(finding: Finding) -> bool:
+    """Whether all dimensions of ``finding`` were left to torch: torch may then fix them by design."""
+    return bool(finding.dims) and all(map(automatic, finding.dims))
+
+
+def by_design(finding: Finding) -> str:
+    """For a finding whose dimensions were all left to torch what is wrong and what is not; else empty."""
+    if not left_to_torch(finding) or finding.verdict in ("harmless", "inherent"):
+        return ""
+    return f"With {_AUTO} torch may fix sizes by design; what is wrong is that nothing warned."
+
+
+def _still_dynamic(finding: Finding) -> str:
+    """What the file says of dimensions that were left to torch; empty where it says that they are fixed."""
+    proof = finding.counterexample
+    if not by_design(finding) or (proof and proof.kind == "rejected_input"):
+        return ""
+    said, (one, several) = ("said", ("was", "were")) if finding.repaired else ("says", ("is", "are"))
+    return f", and the file still {said} that {f'they {several}' if len(finding.dims) > 1 else f'it {one}'} dynamic"
 
 
 def groups(dims: Iterable[Dimension]) -> list[tuple[Dimension, ...]]:
-    """Dimensions that were declared and are admitted alike, together."""
-    alike: dict[tuple[str, str, int | None], list[Dimension]] = {}
-    for dim in dims:
-        fixed = None if dim.declared else dim.example
-        alike.setdefault((declared(dim), admitted(dim), fixed), []).append(dim)
+    """Dimensions that were declared and are admitted alike, together; those that have to be equal to each other too."""
+    alike: dict[tuple[str, str], list[Dimension]] = {}
+    for dim in _told_once(tuple(dims)):
+        alike.setdefault((_asked(dim), admitted(dim)), []).append(dim)
     return [tuple(group) for group in alike.values()]
+
+
+def _told_once(dims: tuple[Dimension, ...]) -> list[Dimension]:
+    """The dimensions, each relation with the first that it holds for: ``equal to y[0]`` and ``equal to x[0]`` are one
+    relation, and so is what follows the sizes of several dimensions (``at least 4, h*w even``)."""
+    texts = {dim.name: admitted(dim) for dim in dims}
+    seen: set[str] = set()
+    told = []
+    for dim in dims:
+        sizes, _, relation = admitted(dim).partition(", ")
+        other = sizes.removeprefix("equal to ")
+        if not relation and other != sizes and texts.get(other, "").startswith("equal to "):
+            told.append(_with_text(dim, "equal to each other"))
+        elif relation and relation in seen and "…" not in sizes:
+            told.append(_with_text(dim, sizes))
+        else:
+            told.append(dim)
+        seen.add(relation)
+    return told
+
+
+def _with_text(dim: Dimension, text: str) -> Dimension:
+    if dim.admitted is None:
+        return dim
+    return dataclasses.replace(dim, admitted=dataclasses.replace(dim.admitted, text=text))
 
 
 def headline(finding: Finding, names: int = 4, most: int = 12) -> str:
@@ -214,17 +248,17 @@ def headline(finding: Finding, names: int = 4, most: int = 12) -> str:
 
     At most ``names`` names for dimensions that are alike, at most ``most`` kinds of dimensions.
     """
-    lead, tail = CLAIMS[finding.verdict]
+    lead, tail = _REPAIRED if finding.repaired else CLAIMS[finding.verdict]
+    tail = _still_dynamic(finding) + tail
     found = groups(finding.dims)
     if not found:
         return f"A size that was declared dynamic: {lead} {_SOME}{tail}"
     first = found[0][0]
     if len(found) == 1 and first.declared:
-        asked = f"declared {declared(first)}"
-        sizes = _sizes(first) if _limited(first) else _SOME
-        return f"{dimensions(found[0], names)}: {asked}, but {lead} {sizes}{tail}"
-    asked = declared(first)
-    alike = all(declared(group[0]) == asked for group in found) and first.declared is not None
+        sizes = _sizes(first) if limited(first) else _SOME
+        return f"{dimensions(found[0], names)}: {_asked(first)}, but {lead} {sizes}{tail}"
+    asked = _asked(first)
+    alike = all(_asked(group[0]) == asked for group in found) and first.declared is not None
     parts = []
     for group in found[:most]:
         own = "" if alike else f" ({_asked(group[0])})"
@@ -232,15 +266,20 @@ def headline(finding: Finding, names: int = 4, most: int = 12) -> str:
     left = sum(len(group) for group in found[most:])
     if left:
         parts.append(count(left, "more dimension"))
-    text = f"Declared {asked}, but {lead}" if alike else f"{lead[0].upper()}{lead[1:]}"
+    text = f"{asked[0].upper()}{asked[1:]}, but {lead}" if alike else f"{lead[0].upper()}{lead[1:]}"
     return f"{text} {join(parts)}{tail}"
 
 
 def _asked(dim: Dimension) -> str:
-    return f"declared {declared(dim)}" if dim.declared else f"declared fixed at {dim.example}"
+    if dim.declared is None:
+        return f"declared fixed at {dim.example}"
+    if not automatic(dim):
+        return f"declared {declared(dim)}"
+    sizes = declared(dim)
+    return f"left to torch ({_AUTO}{'' if sizes == _ANY else f', {sizes}'})"
 
 
-def _limited(dim: Dimension) -> bool:
+def limited(dim: Dimension) -> bool:
     """Whether it is known which sizes are admitted, and that some are not."""
     held = dim.admitted
     return held is not None and held.known and not held.whole and held.text != _ANY
@@ -250,18 +289,35 @@ def _sizes(dim: Dimension) -> str:
     """The admitted sizes after the words "only for"."""
     if dim.admitted is None or not dim.admitted.known:
         return _SOME
-    text = admitted(dim) if _limited(dim) else _ANY
+    text = admitted(dim) if limited(dim) else _ANY
     return f"sizes {text}" if text.startswith(("equal ", "at ")) else text
+
+
+def state(finding: Finding) -> str:
+    """The verdict, or ``repaired``."""
+    return "repaired" if finding.repaired else finding.verdict
 
 
 def verdict(finding: Finding) -> str:
     """``confirmed: a size inside the declared range was run, …``."""
-    return f"{finding.verdict}: {VERDICTS[finding.verdict]}"
+    known = VERDICTS[finding.verdict]
+    if finding.verdict == "confirmed" and left_to_torch(finding):
+        known = "another size was run, and the results differ"
+    repaired = "; repaired in the returned model" if finding.repaired else ""
+    return f"{finding.verdict}: {known}{repaired}"
 
 
-def effect(change: Change) -> str:
-    """What a change does to the admitted sizes, with the number of its finding."""
-    number = f" (finding {change.finding + 1})" if change.finding is not None else ""
+def effect(change: Change, findings: Sequence[Finding] = ()) -> str:
+    """What a change does to the admitted sizes, with the number of its finding and what became of that."""
+    if change.finding is None:
+        return EFFECTS[change.effect]
+    number = f" (finding {change.finding + 1})"
+    known = findings[change.finding] if 0 <= change.finding < len(findings) else None
+    if change.effect == "restricts" and known is not None:
+        if known.repaired:
+            return f"was restricting; repaired{number}"
+        if known.verdict == "harmless":
+            return f"was restricting; shown harmless{number}"
     return EFFECTS[change.effect] + number
 
 
@@ -269,6 +325,7 @@ def summary(report: ReportData) -> str:
     """One or two sentences: what the report says as a whole."""
     dynamic = {(d.input, d.axis) for i in report.inputs for d in i.dims if d.declared}
     warned = [f for f in report.findings if f.warns]
+    repaired = [f for f in report.findings if f.repaired]
     parts = []
     if warned:
         kinds = [
@@ -277,13 +334,35 @@ def summary(report: ReportData) -> str:
             if (number := sum(f.verdict == word for f in warned))
         ]
         parts.append(f"{count(len(warned), 'finding')} ({', '.join(kinds)}){_reach(warned, dynamic)}.")
-    elif not report.missing and not report.error:
-        parts.append("No specialized dimension was found." if dynamic else "No dimension was declared dynamic.")
+    if repaired:
+        parts.append(_mended(report, repaired, "more " if warned else ""))
+    if not (warned or repaired or report.missing or report.error):
+        parts.append(_nothing_lost(report, dynamic))
     if report.missing:
         parts.append("A part of the evidence is missing: what is not listed here is unknown, not fine.")
     if report.error:
         parts.append("The export raised an exception; this is what was found until then.")
     return " ".join(parts)
+
+
+def _mended(report: ReportData, repaired: Sequence[Finding], more: str) -> str:
+    """The findings that are repaired, and where the returned model was run."""
+    tries = report.repair.tries if report.repair else ()
+    sizes = {tuple(one.sizes.items()) for one in tries if one.state == "agrees"}
+    ran = f"{len(sizes)} {'sets' if len(sizes) > 1 else 'set'} of sizes" if sizes else "the counterexamples"
+    said = f"the returned model agrees with eager PyTorch at {ran}"
+    return f"{count(len(repaired), f'{more}finding')}, repaired: {said}."
+
+
+def _nothing_lost(report: ReportData, dynamic: set[tuple[str, int]]) -> str:
+    """For a report in which nothing warns: whether eager PyTorch itself takes fewer sizes."""
+    inherent = {(d.input, d.axis): d for f in report.findings if f.verdict == "inherent" for d in f.dims}
+    if inherent:
+        fixed = all(admitted(dim).startswith("exactly ") for dim in inherent.values())
+        verb = "is" if len(inherent) == 1 else "are"
+        what = f"{count(len(inherent), 'dimension')} {verb} {'fixed' if fixed else 'restricted'}"
+        return f"Nothing was lost silently; {what}, and eager PyTorch rejects other sizes too."
+    return "No specialized dimension was found." if dynamic else "No dimension was declared dynamic."
 
 
 def _reach(warned: Sequence[Finding], dynamic: set[tuple[str, int]]) -> str:
@@ -295,71 +374,5 @@ def _reach(warned: Sequence[Finding], dynamic: set[tuple[str, int]]) -> str:
     if not any(f.verdict == "confirmed" for f in warned):
         verb = "may be"
     whole = "the only dynamic dimension" if len(dynamic) == 1 else f"{touched} of {len(dynamic)} dynamic dimensions"
-    return f": {whole} {verb} right at fewer sizes than were declared"
-
-
-def next_move(finding: Finding) -> str:
-    """One or two sentences: what to do now, by verdict, stage and kind of operator."""
-    if finding.verdict == "harmless":
-        return "Nothing to do: the model is right at the sizes that were tried."
-    if finding.verdict == "inherent":
-        return "Nothing to do in the export: the model itself takes no such size. A narrower range says so."
-    if finding.stage == "declare":
-        return _declare_again(finding)
-    if finding.verdict == "unconfirmed":
-        return _try_it(finding)
-    return _avoid_it(finding)
-
-
-def _try_it(finding: Finding) -> str:
-    for pattern, move in _TO_TRY:
-        if re.search(pattern, finding.reason[:2000], re.IGNORECASE):
-            return move
-    return (
-        'Export again with replay="full", which runs the whole model at other sizes, or compare eager '
-        "PyTorch and ONNX Runtime at such a size yourself."
-    )
-
-
-def _avoid_it(finding: Finding) -> str:
-    """What to do about a confirmed finding."""
-    proof = finding.counterexample
-    if finding.stage == "translate":
-        return f"{_keep(finding)}write this operator in another way; no guard tells of it."
-    if finding.stage == "optimize":
-        return f"{_keep(finding)}export again with optimize=False and compare."
-    if finding.stage == "run":
-        return f"{_keep(finding)}export with dynamo=True, where guards tell which line fixes the size."
-    if finding.origin.branch:
-        line = "this line" if finding.origin.source else "the model"
-        return (
-            f"{_keep(finding)}rewrite {line} so that it needs no concrete size "
-            "(tensor operations, torch.where or torch.cond instead of int(), if or a loop)."
-        )
-    for pattern, rewrite in _REWRITES:
-        if re.search(pattern, finding.op[:200]):
-            return f"{_keep(finding)}{rewrite}."
-    if proof and proof.kind == "rejected_input":
-        return "The exporter could only fix this size: rewrite the operator, or declare the dimension static."
-    return f"{_keep(finding)}export again after writing this operator in another way."
-
-
-def _keep(finding: Finding) -> str:
-    known = any(map(_limited, finding.dims)) and all(d.admitted and d.admitted.known for d in finding.dims)
-    return "Keep to the admitted sizes, or " if known else "Keep to the example's sizes, or "
-
-
-def _declare_again(finding: Finding) -> str:
-    """How to declare the dimensions of ``finding`` so that torch reads them as they were meant."""
-    meant: dict[str, list[str]] = {}
-    for dim in finding.dims[:4]:
-        if dim.declared and dim.parameter:
-            named = dim.name.isidentifier() and dim.name.isprintable()
-            size = f'"{clean(dim.name, 30)}"' if named else "Dim.DYNAMIC"
-            meant.setdefault(clean(dim.parameter, 30), []).append(f"{dim.axis}: {size}")
-    if not meant:
-        return "Name every input of forward in dynamic_shapes, in the order of its parameters."
-    shapes = ", ".join(f'"{name}": {{{", ".join(axes)}}}' for name, axes in meant.items())
-    return (
-        f"Declare by the parameters of forward, all of them in their order (None: fixed): dynamic_shapes={{{shapes}}}"
-    )
+    than = "the file says" if all(map(_still_dynamic, warned)) else "were declared"
+    return f": {whole} {verb} right at fewer sizes than {than}"
