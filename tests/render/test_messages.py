@@ -122,3 +122,4 @@ def test_the_line_that_names_the_cause(text: str, said: str) -> None:
 def test_only_colours_are_taken_out() -> None:
     assert messages.uncoloured("\x1b[31mred\x1b[0m \x1b[2J\x1b[1;4:3mx") == "red \x1b[2Jx"
     assert words.raised("\x1b[31mred\x1b[0m\x1b[2J") == "red\\x1b[2J"
+    assert words.raised(" ") == " "

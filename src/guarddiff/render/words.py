@@ -181,7 +181,7 @@ def shorter(result: str, limit: int = LIMIT) -> str:
 
 def raised(error: str) -> str:
     """What an export raised, in one line that names the cause."""
-    return clean(messages.cause(error))
+    return clean(messages.cause(error) or error)
 
 
 def automatic(dim: Dimension) -> bool:
