@@ -1,0 +1,143 @@
+"""Averages over the windows of adaptive pooling as ONNX nodes, in the forms that are fastest.
+
+``matrix``: a product with a matrix of zeros and ones, cells × windows. ``gather``: the cells of every window are
+gathered and added up. Both add first and divide by the number of cells at the end, as eager PyTorch does.
+docs/repairs-pooling.md has the measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from onnxscript import ir
+
+from guarddiff.repair.windows import Size, Value, known, membership, op, same, windows
+
+Form = Literal["matrix", "gather"]
+
+# Up to this many windows along an axis, a product with a matrix is faster; measured by tests/benchmarks/pooling.py.
+MOST_WINDOWS_BY_MATRIX = 96
+_NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+
+
+def average(x: Value, sizes: Sequence[Size], *, strict: bool = False, form: Form | None = None) -> Value:
+    """Average over the windows of the last axes of ``x``, one size each, at whatever size ``x`` has.
+
+    ``strict``: NaN and infinity do what they do in eager PyTorch, and means over very long axes are as exact as there.
+    Otherwise, where products with matrices are used, one of them makes NaN of the windows of the whole plane (sample
+    and channel) that it is in; where cells are gathered, infinity can make NaN of the windows that hold it. ``form``
+    None: the faster one. float16 and bfloat16 are added up in float32.
+    """
+    dtype = x.dtype
+    axes = range(-len(sizes), 0)
+    wanted = {axis: size for axis, size in zip(axes, sizes) if not same(x, axis, size)}
+    if not wanted:
+        return op.Identity(x)
+    kernel = _kernel(x, sizes)
+    result = op.Cast(x, to=ir.DataType.FLOAT) if dtype in _NARROW else x
+    if kernel is not None and form is None and any(size != 1 for size in sizes):
+        result = _fixed(result, kernel)
+    else:
+        result = _pooled(result, wanted, dtype, strict, form)
+    return op.Cast(result, to=dtype) if dtype in _NARROW else result
+
+
+def _kernel(x: Value, sizes: Sequence[Size]) -> list[int] | None:
+    """Kernel of the fixed pooling that gives the same; None where there is none, or ONNX Runtime has none (float64)."""
+    lengths = [known(x, axis) for axis in range(-len(sizes), 0)]
+    if x.dtype == ir.DataType.DOUBLE:
+        return None
+    kernel = []
+    for n, size in zip(lengths, sizes):
+        if n is None or not isinstance(size, int) or not size or n % size:
+            return None
+        kernel.append(n // size)
+    return kernel
+
+
+def _fixed(x: Value, kernel: list[int]) -> Value:
+    """Pooling with a fixed kernel; ONNX wants a batch axis."""
+    if len(x.shape) > len(kernel) + 1:
+        return op.AveragePool(x, kernel_shape=kernel, strides=kernel)
+    return op.Squeeze(op.AveragePool(op.Unsqueeze(x, [0]), kernel_shape=kernel, strides=kernel), [0])
+
+
+def _pooled(x: Value, wanted: dict[int, Size], dtype: ir.DataType, strict: bool, form: Form | None) -> Value:
+    whole = [axis for axis, size in wanted.items() if isinstance(size, int) and size == 1]
+    if whole:
+        x = _mean(x, whole, precise=strict and dtype == ir.DataType.FLOAT)
+    forms = {axis: form or _form(size, strict) for axis, size in wanted.items() if axis not in whole}
+    # The innermost axis first where matrices make it short; the outermost first where whole rows are gathered.
+    order = [axis for axis in sorted(forms, reverse=True) if forms[axis] == "matrix"]
+    order += [axis for axis in sorted(forms) if forms[axis] == "gather"]
+    to = ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
+    count = None
+    for axis in order:
+        if forms[axis] == "matrix":
+            x, counted = _matrix(x, axis, wanted[axis], to)
+        else:
+            x, counted = _gather(x, axis, wanted[axis], to, strict)
+        count = counted if count is None else op.Mul(count, counted)
+    return x if count is None else op.Div(x, count)
+
+
+def _mean(x: Value, axes: list[int], precise: bool) -> Value:
+    """Mean over whole axes. One by one: over two at once ONNX Runtime loses ten times as many digits. ``precise``:
+    added up in float64, as eager PyTorch's sum in float32 is pairwise and ONNX Runtime's is not."""
+    total = op.Cast(x, to=ir.DataType.DOUBLE) if precise else x
+    for axis in reversed(axes):
+        total = op.ReduceMean(total, [axis], keepdims=1)
+    return op.Cast(total, to=ir.DataType.FLOAT) if precise else total
+
+
+def _form(size: Size, strict: bool) -> Form:
+    return "matrix" if not strict and isinstance(size, int) and size <= MOST_WINDOWS_BY_MATRIX else "gather"
+
+
+def _matrix(x: Value, axis: int, size: Size, to: ir.DataType) -> tuple[Value, Value]:
+    """Sums over the windows of one axis, and the number of cells of each."""
+    inner = axis == -1
+    ones = op.Cast(membership(x, axis, size, cells_first=inner), to=to)
+    count = op.ReduceSum(ones, [0 if inner else 1], keepdims=0 if inner else 1)
+    if inner:
+        return op.MatMul(x, ones), count
+    if axis == -2:
+        return op.MatMul(ones, x), count
+    return _unfolded(op.MatMul(ones, _folded(x, axis)), x, axis, size), op.Unsqueeze(count, [2])
+
+
+def _gather(x: Value, axis: int, size: Size, to: ir.DataType, strict: bool) -> tuple[Value, Value]:
+    """As ``_matrix``. No cell outside a window is touched; a window shorter than the longest holds its last cell once
+    more, times zero, or with ``strict`` a zero in its place."""
+    found = windows(x, axis, size)
+    inside = op.LessOrEqual(op.Add(found.first, found.steps), found.last)
+    ones = op.Cast(inside, to=to)
+    count = op.ReduceSum(ones, [1], keepdims=1)
+    if axis == -1:
+        picked = op.Gather(x, op.Transpose(found.cells, perm=[1, 0]), axis=-1)
+        ones = op.Transpose(ones, perm=[1, 0])
+        kept = _where(op.Transpose(inside, perm=[1, 0]), picked, to) if strict else op.Mul(picked, ones)
+        return op.ReduceSum(kept, [-2], keepdims=0), op.Squeeze(count, [1])
+    rows = x if axis == -2 else _folded(x, axis)
+    picked = op.Gather(rows, found.cells, axis=-2)
+    if strict:
+        picked = _where(op.Unsqueeze(inside, [2]), picked, to)
+    sums = op.Squeeze(op.MatMul(op.Unsqueeze(ones, [1]), picked), [-2])
+    return (sums, count) if axis == -2 else (_unfolded(sums, x, axis, size), op.Unsqueeze(count, [2]))
+
+
+def _where(inside: Value, x: Value, to: ir.DataType) -> Value:
+    return op.Where(inside, x, op.Cast(op.Constant(value_float=0.0), to=to))
+
+
+def _folded(x: Value, axis: int) -> Value:
+    """The axes after ``axis`` as one."""
+    inner = op.ReduceProd(op.Shape(x, start=axis + 1), keepdims=1)
+    return op.Reshape(x, op.Concat(op.Shape(x, end=axis + 1), inner, axis=0))
+
+
+def _unfolded(rows: Value, x: Value, axis: int, size: Size) -> Value:
+    """The axes of ``x`` again, with ``size`` along ``axis``."""
+    pooled = op.Constant(value_ints=[size]) if isinstance(size, int) else op.Reshape(size, [1])
+    return op.Reshape(rows, op.Concat(op.Shape(x, end=axis), pooled, op.Shape(x, start=axis + 1), axis=0))

@@ -1,0 +1,269 @@
+"""Adaptive average pooling: real exports at sizes that the export never saw, against eager PyTorch in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.repair.pooling import POOLING, Call, Runner, error, export, table
+from torch import nn
+
+from guarddiff.repair.adaptive_avg_pool import STRICT_TRANSLATIONS
+from guarddiff.repair.averaging import MOST_WINDOWS_BY_MATRIX
+
+pytestmark = pytest.mark.usefixtures("shared_registry")
+
+SIZES = {
+    1: [(12,), (5,), (1,), (50,), (223,)],
+    2: [(12, 12), (5, 7), (1, 1), (2, 50), (61, 83), (223, 451)],
+    3: [(12, 12, 12), (5, 7, 9), (1, 2, 3), (31, 22, 17)],
+}
+EXAMPLE = {1: (6,), 2: (6, 6), 3: (6, 6, 6)}
+
+
+def halves(x: torch.Tensor) -> torch.Tensor:
+    return F.adaptive_avg_pool2d(x, (x.shape[2] // 2 + 1, x.shape[3] // 2 + 1))
+
+
+CASES: dict[str, tuple[int, Callable[..., Any]]] = {
+    "1d": (1, lambda x: F.adaptive_avg_pool1d(x, 3)),
+    "1d_to_one": (1, nn.AdaptiveAvgPool1d(1)),
+    "1d_large": (1, lambda x: F.adaptive_avg_pool1d(x, MOST_WINDOWS_BY_MATRIX + 1)),
+    "1d_area": (1, lambda x: F.interpolate(x, size=5, mode="area")),
+    "2d": (2, lambda x: F.adaptive_avg_pool2d(x, (2, 3))),
+    "2d_module": (2, nn.AdaptiveAvgPool2d(7)),
+    "2d_to_one": (2, lambda x: F.adaptive_avg_pool2d(x, 1)),
+    "2d_to_one_row": (2, lambda x: F.adaptive_avg_pool2d(x, (1, 4))),
+    "2d_none_first": (2, lambda x: F.adaptive_avg_pool2d(torch.relu(x), (None, 3))),
+    "2d_none_last": (2, nn.AdaptiveAvgPool2d((1, None))),
+    "2d_none": (2, lambda x: F.adaptive_avg_pool2d(x, (None, None))),
+    "2d_large": (2, lambda x: F.adaptive_avg_pool2d(x, (MOST_WINDOWS_BY_MATRIX + 1, 130))),
+    "2d_large_and_small": (2, lambda x: F.adaptive_avg_pool2d(x, (MOST_WINDOWS_BY_MATRIX + 1, 3))),
+    "2d_area": (2, lambda x: F.interpolate(x, size=(5, 4), mode="area")),
+    "3d": (3, lambda x: F.adaptive_avg_pool3d(x, (2, 3, 2))),
+    "3d_module": (3, nn.AdaptiveAvgPool3d((5, None, 1))),
+    "3d_to_one": (3, lambda x: F.adaptive_avg_pool3d(x, 1)),
+    "3d_large": (3, lambda x: F.adaptive_avg_pool3d(x, (MOST_WINDOWS_BY_MATRIX + 1, 3, 2))),
+    "3d_area": (3, lambda x: F.interpolate(x, size=(5, 4, 2), mode="area")),
+}
+# Their errors have tests of their own: one value for each plane leaves all to chance.
+MEANS = ("1d_to_one", "2d_to_one", "3d_to_one")
+BATCHED_ONLY = ("1d_area", "2d_area", "3d_area")
+
+
+def check(run: Runner, function: Callable[..., Any], x: torch.Tensor, allowed: float = 1.0) -> None:
+    """The error of ONNX Runtime is at most that of eager PyTorch, up to half a rounding of the result: few values leave
+    much to chance. ``test_error_over_many_values`` has no such allowance."""
+    expected = function(x)
+    exact = function(x.double())
+    (found,) = run(x)
+    assert found.dtype == expected.dtype
+    chance = torch.finfo(x.dtype).eps / 2 * float(exact.norm())
+    assert error(found, exact) <= allowed * error(expected, exact) + chance, tuple(x.shape)
+
+
+@pytest.mark.parametrize("batched", [True, False], ids=["batched", "unbatched"])
+@pytest.mark.parametrize("name", CASES)
+def test_sizes_not_seen_at_export(name: str, batched: bool) -> None:
+    spatial, function = CASES[name]
+    if not batched and name in BATCHED_ONLY:
+        pytest.skip("interpolate wants a batch")
+    lead = (2, 3) if batched else (3,)
+    run = Runner(export(function, torch.randn(*lead, *EXAMPLE[spatial]), spatial))
+    torch.manual_seed(1)
+    for size in SIZES[spatial]:
+        x = torch.randn(*((5, 3) if batched else (3,)), *size)
+        if name in MEANS:
+            torch.testing.assert_close(run(x)[0], function(x), rtol=1e-5, atol=2e-7)
+        else:
+            check(run, function, x)
+    if batched:
+        check(run, function, torch.randn(0, 3, *SIZES[spatial][1]))
+
+
+@pytest.mark.parametrize("name", ["1d", "1d_area", "2d", "2d_to_one_row", "2d_none_first", "2d_large", "3d", "3d_area"])
+def test_program_that_the_user_decomposed(name: str) -> None:
+    spatial, function = CASES[name]
+    run = Runner(export(function, torch.randn(2, 3, *EXAMPLE[spatial]), spatial, decomposed=True))
+    torch.manual_seed(2)
+    for size in SIZES[spatial]:
+        check(run, function, torch.randn(4, 3, *size))
+
+
+@pytest.mark.parametrize("offset", [0.0, 100.0])
+@pytest.mark.parametrize("name", ["1d", "2d_module", "2d_large", "2d_area", "3d"])
+def test_error_over_many_values_is_at_most_that_of_eager(name: str, offset: float) -> None:
+    """Enough windows that chance does not decide."""
+    spatial, function = CASES[name]
+    run = Runner(export(function, torch.randn(2, 64, *EXAMPLE[spatial]), spatial))
+    torch.manual_seed(3)
+    for size in SIZES[spatial][-2:]:
+        x = torch.randn(4, 64, *size) + offset
+        exact = function(x.double())
+        assert error(run(x)[0], exact) <= error(function(x), exact)
+
+
+@pytest.mark.parametrize("size", [(7, 7), (12, 12), (56, 56)], ids=str)
+def test_error_of_means_is_about_that_of_eager(size: tuple[int, int]) -> None:
+    function = CASES["2d_to_one"][1]
+    run = Runner(export(function, torch.randn(2, 64, 6, 6), 2))
+    torch.manual_seed(7)
+    x = torch.randn(32, 64, *size)
+    exact = function(x.double())
+    assert error(run(x)[0], exact) <= 1.1 * error(function(x), exact)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("1d_to_one", (50000,)), ("2d_to_one", (224, 224)), ("3d_to_one", (40, 40, 40))]
+)
+def test_strict_means_are_as_exact_as_eager_at_any_length(name: str, size: tuple[int, ...]) -> None:
+    spatial, function = CASES[name]
+    run = Runner(
+        export(function, torch.randn(2, 8, *EXAMPLE[spatial]), spatial, translations=table(STRICT_TRANSLATIONS))
+    )
+    torch.manual_seed(8)
+    for offset in (0.0, 100.0):
+        x = torch.randn(4, 8, *size) + offset
+        exact = function(x.double())
+        assert error(run(x)[0], exact) <= error(function(x), exact)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+@pytest.mark.parametrize("name", ["1d", "2d_module", "2d_to_one", "2d_none_last", "2d_large", "3d"])
+def test_other_types(name: str, dtype: torch.dtype) -> None:
+    spatial, function = CASES[name]
+    run = Runner(export(function, torch.randn(2, 8, *EXAMPLE[spatial]).to(dtype), spatial))
+    torch.manual_seed(4)
+    for size in SIZES[spatial]:
+        x = (torch.randn(3, 8, *size) + 1).to(dtype)
+        if dtype == torch.float64:
+            torch.testing.assert_close(run(x)[0], function(x), rtol=1e-13, atol=1e-15)
+        else:
+            check(run, function, x, allowed=2.0)
+    assert run(torch.randn(0, 8, *SIZES[spatial][1]).to(dtype))[0].shape[0] == 0
+
+
+@pytest.mark.parametrize(
+    "function",
+    [halves, lambda x: F.interpolate(x, scale_factor=0.5, mode="area")],
+    ids=["floor_division", "scale"],
+)
+def test_output_size_over_symbols(function: Callable[..., Any]) -> None:
+    run = Runner(export(function, torch.randn(2, 3, 8, 8), 2))
+    torch.manual_seed(5)
+    for size in [(12, 12), (5, 7), (2, 3), (61, 83)]:
+        check(run, function, torch.randn(4, 3, *size))
+
+
+class ToSizeOf(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return F.adaptive_avg_pool2d(x, y.shape[2:])
+
+
+def test_output_size_of_another_input() -> None:
+    args = (torch.randn(1, 3, 8, 8), torch.randn(1, 3, 4, 5))
+    dims = ({2: "h", 3: "w"}, {2: "a", 3: "b"})
+    program = torch.onnx.export(ToSizeOf(), args, dynamic_shapes=dims, custom_translation_table=POOLING, verbose=False)
+    assert program is not None
+    for size, to in [((9, 7), (4, 7)), ((30, 31), (2, 3)), ((3, 3), (5, 8))]:
+        x, y = torch.randn(1, 3, *size), torch.randn(1, 3, *to)
+        torch.testing.assert_close(program(x, y)[0], F.adaptive_avg_pool2d(x, to))
+
+
+def operators(program: torch.onnx.ONNXProgram) -> list[str]:
+    return [node.op_type for node in program.model.graph]
+
+
+def fixed(function: Callable[..., Any], x: torch.Tensor) -> torch.onnx.ONNXProgram:
+    """All sizes but the batch as in the example."""
+    program = torch.onnx.export(
+        Call(function), (x,), dynamic_shapes=({0: "n"},), custom_translation_table=POOLING, verbose=False
+    )
+    assert program is not None
+    return program
+
+
+def test_fixed_size_that_divides_is_average_pool() -> None:
+    function = nn.AdaptiveAvgPool2d(7)
+    program = fixed(function, torch.randn(2, 3, 14, 21))
+    assert operators(program) == ["AveragePool"]
+    check(Runner(program), function, torch.randn(5, 3, 14, 21))
+
+
+def test_fixed_size_that_divides_without_a_batch() -> None:
+    function = nn.AdaptiveAvgPool2d(7)
+    program = fixed(function, torch.randn(3, 14, 21))
+    assert "AveragePool" in operators(program)
+    check(Runner(program), function, torch.randn(5, 14, 21))
+
+
+def test_fixed_size_in_float64_has_no_average_pool() -> None:
+    """ONNX Runtime has none for float64 on the CPU."""
+    function = nn.AdaptiveAvgPool2d(7)
+    program = fixed(function, torch.randn(2, 3, 14, 21).double())
+    assert "AveragePool" not in operators(program)
+    check(Runner(program), function, torch.randn(5, 3, 14, 21).double())
+
+
+def test_to_one_is_a_mean_alone() -> None:
+    assert operators(export(CASES["2d_to_one"][1], torch.randn(2, 3, 6, 6), 2)) == ["ReduceMean"] * 2
+
+
+def test_none_leaves_the_axis_alone() -> None:
+    assert operators(export(CASES["2d_none_last"][1], torch.randn(2, 3, 6, 6), 2)) == ["ReduceMean"]
+    assert operators(export(CASES["2d_none"][1], torch.randn(2, 3, 6, 6), 2)) == ["Identity"]
+    assert operators(export(CASES["2d_none_first"][1], torch.randn(2, 3, 6, 6), 2)).count("MatMul") == 1
+
+
+def test_graph_that_does_not_divide_is_small() -> None:
+    x = torch.randn(1, 2, 223, 451)
+    function = nn.AdaptiveAvgPool2d(7)
+    dynamic = export(function, x, 2)
+    assert len(dynamic.model.graph) <= 60
+    assert len(fixed(function, x).model.graph) <= 60
+
+
+# --- NaN and infinity ---
+
+
+def spoiled(size: tuple[int, ...]) -> torch.Tensor:
+    torch.manual_seed(6)
+    x = torch.randn(2, 3, *size)
+    flat = x.view(6, -1)
+    flat[0, 5] = float("nan")
+    flat[1, 7] = float("inf")
+    flat[2, -1] = -float("inf")
+    flat[3, 0], flat[3, 1] = float("inf"), -float("inf")
+    return x
+
+
+@pytest.mark.parametrize("name", ["1d", "2d", "2d_module", "2d_large", "2d_large_and_small", "3d"])
+def test_strict_form_keeps_nan_and_infinity_where_they_are(name: str) -> None:
+    spatial, function = CASES[name]
+    program = export(function, torch.randn(2, 3, *EXAMPLE[spatial]), spatial, translations=table(STRICT_TRANSLATIONS))
+    run = Runner(program)
+    for size in [tuple(2 * n for n in EXAMPLE[spatial]), tuple(n + 7 for n in EXAMPLE[spatial])]:
+        x = spoiled(size)
+        torch.testing.assert_close(run(x)[0], function(x), equal_nan=True)
+        check(run, function, torch.randn(2, 3, *size))
+
+
+def test_fast_form_spreads_them_over_the_plane_and_no_further() -> None:
+    function = CASES["2d"][1]
+    run = Runner(export(function, torch.randn(2, 3, 6, 6), 2))
+    x = spoiled((13, 11))
+    found, expected = run(x)[0].view(6, -1), function(x).view(6, -1)
+    torch.testing.assert_close(found[4:], expected[4:])
+    assert not found[:4].isfinite().any()
+    assert expected[:4].isfinite().any()
+
+
+def test_gathered_cells_keep_nan_in_its_windows() -> None:
+    function = CASES["2d_large"][1]
+    run = Runner(export(function, torch.randn(2, 3, 6, 6), 2))
+    x = spoiled((200, 211))
+    found, expected = run(x)[0], function(x)
+    assert torch.equal(found.isfinite(), expected.isfinite())
