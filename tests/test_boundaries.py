@@ -29,16 +29,17 @@ LEVEL = {
     "options": 2,
     "legacy": 2,  # the TorchScript exporter, which leaves no guards
     "proving": 3,  # from findings to proofs
-    "pipeline": 4,  # one export from recording to report
-    "watching": 5,  # guarded calls: one by one, in a block, in the whole process
-    "api": 6,
-    **dict.fromkeys(("sweep", "demo", "testing"), 7),
-    "pytest_plugin": 8,
-    "cli": 8,
-    "__main__": 9,
+    "repairing": 4,  # the export once more, repaired and proved
+    "pipeline": 5,  # one export from recording to report
+    "watching": 6,  # guarded calls: one by one, in a block, in the whole process
+    "api": 7,
+    **dict.fromkeys(("sweep", "demo", "testing"), 8),
+    "pytest_plugin": 9,
+    "cli": 9,
+    "__main__": 10,
 }
 ROOT = "__init__"  # guarddiff/__init__.py: public names, loaded lazily
-ROOT_USERS_FROM = 7  # from this level on a part may use the public names as a user would
+ROOT_USERS_FROM = 8  # from this level on a part may use the public names as a user would
 
 HEAVY = frozenset({"torch", "torchvision", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "sympy"})
 FORBIDDEN_PACKAGES = {

@@ -129,3 +129,22 @@ def test_two_faults_of_translation_are_two_findings() -> None:
     report = check(Two(), (torch.randn(3, 1, 4), torch.randn(2, 4)), ({1: "k"}, {1: "m"}), replay="full")
     found = {f.op: [dim.name for dim in f.dims] for f in report.findings if f.verdict == "confirmed"}
     assert found == {"aten.squeeze.dim": ["k"], "operator.floordiv": ["m"]}
+
+
+def test_a_guard_is_not_blamed_for_a_fault_of_translation() -> None:
+    """``copy_`` into a slice leaves a guard that does no harm; ``squeeze`` leaves none and is wrong."""
+
+    class Copied(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = torch.zeros_like(x)
+            y[:, 1:].copy_(x[:, 1:])
+            return y.squeeze(0)
+
+    report = check(Copied(), (torch.rand(1, 3, 4),), ({0: "b", 2: "n"},))
+    found = {f.op: (f.stage, f.verdict) for f in report.findings}
+    assert found == {
+        "aten.copy_.default": ("capture", "harmless"),
+        "aten.squeeze.dim": ("translate", "confirmed"),
+    }
+    (harmless,) = [f for f in report.findings if f.verdict == "harmless"]
+    assert "what is wrong there came later" in harmless.reason

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
         SpecializationWarning,
     )
     from guarddiff.core.finding import Counterexample, Finding
+    from guarddiff.repair.capture import repairs
+    from guarddiff.repair.registry import translation_table
     from guarddiff.report import Report, load_report
 
 __version__ = "0.1.0"
@@ -39,6 +41,8 @@ _PLACES = {
     "report_of": "guarddiff.api",
     "uninstall": "guarddiff.api",
     "watch": "guarddiff.api",
+    "repairs": "guarddiff.repair.capture",
+    "translation_table": "guarddiff.repair.registry",
 }
 
 __all__ = [
@@ -56,7 +60,9 @@ __all__ = [
     "install",
     "last_report",
     "load_report",
+    "repairs",
     "report_of",
+    "translation_table",
     "uninstall",
     "watch",
 ]

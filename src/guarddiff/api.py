@@ -41,8 +41,9 @@ def export(
             SpecializationError before the model file is written, ``ignore`` only fills the report.
         replay: ``findings`` (default) runs what breaks a guard that was found; ``full`` also runs the whole model
             at further sizes, which finds faults that leave no guard; ``off`` runs nothing.
-        repair: Whether to hand back a repaired model. No repairs are known in this version: the model is
-            torch's, and the report says so.
+        repair: Whether to hand back a repaired model. The model is exported once more with what mends its
+            findings, and takes the first one's place when it agrees with eager PyTorch at the counterexamples and
+            at further sizes; else it is torch's, and the warnings stand. ``report.repair`` tells what was done.
         report_to: Folder for ``guarddiff-report.md`` and ``.json``; None writes none. A report that can't be
             written is told in the log and never fails the export.
         kwargs: Keyword arguments of ``torch.onnx.export``. ``dynamo=False`` leaves no guards: with

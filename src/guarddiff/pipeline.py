@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from guarddiff import legacy, proving
+from guarddiff import legacy, proving, repairing
 from guarddiff.analysis import attribute, constants, notes
 from guarddiff.core.errors import ReportWriteError, SpecializationError
 from guarddiff.core.finding import Finding
@@ -19,6 +19,7 @@ from guarddiff.core.log import say
 from guarddiff.core.privacy import scrub
 from guarddiff.core.report import Missing, overall
 from guarddiff.options import Options
+from guarddiff.replay.run import told
 from guarddiff.report import Report
 from guarddiff.torch_bridge import evidence as evidence_of
 from guarddiff.torch_bridge import hooks, onnx_nodes, probe
@@ -44,6 +45,7 @@ class Pipeline:
         self.recording = Recording(on_program=self._on_program, keep_unoptimized=options.thorough)
         self.wrong_sizes = ""
         self.report: Report | None = None
+        self._instead: Any = None
         self._missing: list[Missing] = []
 
     def finish(self, error: BaseException | None = None) -> Report:
@@ -57,6 +59,8 @@ class Pipeline:
             return self.report
         with hooks.recording(None):  # what the replay exports is not recorded
             report = self._guarded("the report", self._report, self._bare())
+            if self.options.repair and error is None:
+                self._repair(report)
         self.report = report
         report.error = _text(error) if error is not None else None
         self._guarded("the report", lambda: self._close(report), None)
@@ -65,14 +69,27 @@ class Pipeline:
             raise SpecializationError("\n\n".join(self.texts()), report)
         return report
 
-    def _on_program(self, recording: Recording) -> None:
+    def _on_program(self, recording: Recording) -> Any:
+        """The program that is to be returned and written in place of torch's; None for torch's own."""
         del recording
         self.finish()
+        return self._instead
+
+    def _repair(self, report: Report) -> None:
+        findings = list(report.findings)
+        run = partial(repairing.repair, self.recording, findings, self.options, self._guarded)
+        done = self._guarded("the repair", run, repairing.Repaired(findings))
+        report.findings, report.repair = tuple(done.findings), done.outcome
+        if done.program is not None:
+            self._instead = report.program = done.program
+        elif any(f.warns for f in findings) and done.outcome is None:
+            report.notes = (
+                *report.notes,
+                "repair=True: no repair is known for these findings; the model is torch's own",
+            )
 
     def _close(self, report: Report) -> None:
         report.environment = self._guarded("the environment", probe.versions, {})
-        if self.options.repair:
-            report.notes = (*report.notes, "repair=True: this version knows no repairs; the model is torch's own")
         self._settle(report)
         self._write(report)
         self._settle(report)
@@ -160,10 +177,21 @@ class Pipeline:
 
 
 def _text(error: BaseException) -> str:
-    words = _ANSI.sub("", str(error))
-    if len(words) > 2000:  # torch tells the cause last
-        words = f"{words[:400]}\n…\n{words[-1600:]}"
-    return scrub(f"{type(error).__name__}: {words}")
+    words = _ANSI.sub("", told(error))
+    cause = _root_cause(error)
+    if cause is not None:  # torch's own words of the outer one repeat those of the cause
+        words = f"{words.strip().splitlines()[0]}\ncaused by {_ANSI.sub('', told(cause)).strip()}"
+    return words if len(words) <= 2000 else f"{words[:1000]}\n…\n{words[-1000:]}"
+
+
+def _root_cause(error: BaseException) -> BaseException | None:
+    """The exception at the start of the chain; None where there is no other."""
+    seen = {id(error)}
+    found = error
+    while (under := found.__cause__) is not None and id(under) not in seen:
+        seen.add(id(under))
+        found = under
+    return None if found is error else found
 
 
 def _remember(report: Report) -> None:

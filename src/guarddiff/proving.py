@@ -59,14 +59,14 @@ class Proved:
     wrong_sizes: str = ""
 
 
-def prove(job: Job, guarded: Guarded) -> Proved:
-    """Verdicts by the ways that the options ask for."""
+def prove(job: Job, guarded: Guarded, prover: replay.Prover | None = None) -> Proved:
+    """Verdicts by the ways that the options ask for. ``prover``: one that has made tries already; None makes one."""
     findings, options = job.found.findings, job.options
     if options.replay == "off":
         return Proved(_because(findings, 'replay="off": nothing was run'))
     if not findings and options.replay != "full" and not options.sizes:
         return Proved(findings)
-    prover = _prover(job)
+    prover = prover or prover_of(job)
     if prover is None:
         return Proved(_because(findings, "a program that was exported before has no example inputs to run"))
     proved = Proved([_specialized_before(job, finding) for finding in prover.prove(findings)])
@@ -88,6 +88,7 @@ def _search(job: Job, prover: replay.Prover, proved: Proved, guarded: Guarded) -
     own, proved.wrong_sizes = sizes.named(job.options.sizes, prover.dims, prover.sizes)
     if proved.wrong_sizes:
         proved.missing.append(Missing("the sizes that were asked for", proved.wrong_sizes))
+    own += prover.astray
     further = job.options.replay == "full"
     if not own and not further:
         return
@@ -154,8 +155,8 @@ def _specialized_before(job: Job, finding: Finding) -> Finding:
     return dataclasses.replace(finding, verdict="unconfirmed", reason=why)
 
 
-def _prover(job: Job) -> replay.Prover | None:
-    """None for a program that was exported before and holds no example inputs."""
+def prover_of(job: Job) -> replay.Prover | None:
+    """What runs the job's model; None for a program that was exported before and holds no example inputs."""
     recording, evidence = job.recording, job.evidence
     parts = evidence_of.example_parts(recording, job.inputs)
     if parts is None:

@@ -243,3 +243,32 @@ def test_assertions_do_not_stop_a_right_program() -> None:
     assert states(found)["captured"] == "agrees"
     assert states(found)["decomposed"] == "agrees"
     assert "without its assertion" in found.rungs[1].text + found.rungs[2].text
+
+
+def test_a_view_that_is_written_to_is_not_blamed() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y[..., :1].mul_(2)
+        y[:, :, 0] = 0
+        return F.adaptive_avg_pool1d(y, 2)
+
+    found = climb(recorded(function, torch.randn(2, 3, 8), ({2: "n"},)), torch.randn(2, 3, 16))
+    assert found.stage == "decompose"
+    assert found.node is not None
+    assert found.node.fx_node == "adaptive_avg_pool1d"
+    assert found.node.source is not None
+    assert found.node.source.file.endswith("test_ladder.py")
+
+
+def test_a_view_that_is_made_anew_is_traced_to_the_models_line() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y.add_(1)
+        return y.squeeze(1)
+
+    found = climb(recorded(function, torch.randn(3, 1, 4), ({1: "k"},)), torch.randn(3, 2, 4))
+    assert found.stage == "translate"
+    assert found.node is not None
+    assert (found.node.fx_node, found.node.fx_op) == ("squeeze", "aten.squeeze.dim")
+    assert found.node.source is not None
+    assert found.node.source.file.endswith("test_ladder.py")

@@ -363,3 +363,67 @@ def test_a_session_is_opened_once() -> None:
     tried = Pair(Eager(lambda x: x * 2, flatten), start, example(x=torch.ones(2)))
     assert [tried.attempt({"x": (size,)}).state for size in (1, 2, 3)] == ["agrees"] * 3
     assert opened == [1]
+
+
+# --- what may be told of an exception -------------------------------------------------------------------
+
+
+def _raised(function: Any) -> str:
+    try:
+        function(torch.tensor([[0.25, 0.75]]))
+    except Exception as error:
+        return run.told(error)
+    raise AssertionError("nothing was raised")
+
+
+def _multi_line(x: torch.Tensor) -> None:
+    raise ValueError(
+        f"SECRET {x}"
+    )  # fmt: skip
+
+
+def _in_a_condition(x: torch.Tensor) -> None:
+    if x.shape[0] == 1: raise RuntimeError(f"SECRET {x}")  # noqa: E701  # fmt: skip
+
+
+def _made_by_exec(x: torch.Tensor) -> None:
+    scope: dict[str, Any] = {"__name__": "made"}
+    exec("def f(x):\n    raise RuntimeError(f'SECRET {x}')", scope)
+    scope["f"](x)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        _multi_line,
+        _in_a_condition,
+        _made_by_exec,
+        lambda x: {}[f"SECRET {float(x.sum())}"],
+        lambda x: int(f"SECRET {x[0, 0].item()}"),
+        lambda x: torch._check(False, lambda: f"SECRET {x}"),
+        lambda x: (_ for _ in ()).throw(ValueError(f"SECRET {x}")),
+    ],
+)
+def test_words_of_the_models_own_code_are_not_told(function: Any) -> None:
+    text = _raised(function)
+    assert "SECRET" not in text
+    assert "0.25" not in text
+    assert ": raised at " in text
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x: x @ x, "mat1 and mat2 shapes cannot be multiplied (1x2 and 1x2)"),
+        (lambda x: x.view(3), "shape '[3]' is invalid for input of size 2"),
+        (lambda x: torch.nn.functional.max_pool2d(x[None], 9), "Output size is too small"),
+        (lambda x: x.squeeze(7), "Dimension out of range"),
+        (lambda x: torch.nn.functional.interpolate(x[None]), "either size or scale_factor should be defined"),
+    ],
+)
+def test_words_of_torch_are_told(function: Any, words: str) -> None:
+    assert words in _raised(function)
+
+
+def test_values_in_words_of_torch_are_left_out() -> None:
+    assert run.told(RuntimeError("got 0.123456 and 3 of tensor([0.1, 0.2])")) == "RuntimeError: got … and 3 of …"

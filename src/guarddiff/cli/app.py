@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ import click
 
 from guarddiff.cli import errors
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
+"""What writing to standard output says when it can't."""
 _COMMANDS = ("check", "run", "probe", "show", "diff", "demo")
 
 _HELP = """Find, prove and report sizes that an exported ONNX model silently fixed.
@@ -73,11 +76,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         code = _run(arguments)
-        sys.stdout.flush()
+        with suppress(AttributeError, ValueError):  # there is no standard output, or a script has closed it
+            sys.stdout.flush()
         return code
     except BrokenPipeError:
         _silence()
         return errors.BROKEN_PIPE
+    except OSError as error:
+        _silence()
+        return _unwritten(error)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
@@ -104,6 +111,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         raise
     except Exception as error:
         errors.show_traceback(error)
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return _unwritten(error)
         hint = "" if errors.debugging() else "; `guarddiff --debug` shows where"
         click.echo(f"guarddiff: an error of its own: {errors.told(error)}{hint}", err=True)
         return errors.INCOMPLETE
@@ -117,6 +126,12 @@ def _show(error: click.ClickException) -> None:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "guarddiff"
     click.echo(f"guarddiff: {errors.line(error.format_message())} (`{path} --help` tells more)", err=True)
+
+
+def _unwritten(error: OSError) -> int:
+    with suppress(AttributeError, ValueError, OSError):
+        click.echo(f"guarddiff: the output could not be written: {error.strerror or error}", err=True)
+    return errors.INCOMPLETE
 
 
 def _silence() -> None:

@@ -92,4 +92,4 @@ def on_terminal() -> bool:
     """Whether stderr is a terminal that can redraw its lines."""
     import os
 
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"

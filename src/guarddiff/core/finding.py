@@ -66,6 +66,7 @@ class Finding:
         ladder: Each stage's program at the counterexample's sizes; None where it was not run.
         reproduction: A small script that shows the difference; None where none was looked for.
         decomposition: The operator before and after the stage; None where it is not known.
+        repaired: Whether the returned model was repaired and is right at the counterexample.
     """
 
     dims: tuple[Dimension, ...]
@@ -82,11 +83,12 @@ class Finding:
     ladder: Ladder | None = None
     reproduction: Reproduction | None = None
     decomposition: Decomposition | None = None
+    repaired: bool = False
 
     @property
     def warns(self) -> bool:
-        """Whether the user has to hear of it: only confirmed and unconfirmed findings warn."""
-        return self.verdict in ("confirmed", "unconfirmed")
+        """Whether the user has to hear of it: only confirmed and unconfirmed findings warn, unless repaired."""
+        return self.verdict in ("confirmed", "unconfirmed") and not self.repaired
 
     def admits(self, shapes: Shapes) -> bool | None:
         """Whether the guards of this finding hold at ``shapes`` (ONNX input name to shape).

@@ -113,6 +113,25 @@ class Reproduction:
 
 
 @dataclass(frozen=True)
+class Repair:
+    """What ``repair=True`` did.
+
+    Attributes:
+        returned: Whether the repaired model was proved right where the first one was not, and took its place.
+        names: What was repaired, in words (``adaptive average pooling``).
+        ways: What the repaired model does, one per name.
+        tries: What was run with the repaired model.
+        reason: Why the repaired model was or was not taken.
+    """
+
+    returned: bool
+    names: tuple[str, ...] = ()
+    ways: tuple[str, ...] = ()
+    tries: tuple[Try, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class GraphLine:
     """One node of a graph as text; ``marked`` where it is what a finding is about."""
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from guarddiff.core.dims import InputSpec
 from guarddiff.core.finding import Finding
-from guarddiff.core.proof import Try
+from guarddiff.core.proof import Repair, Try
 from guarddiff.core.snapshot import Guard, Snapshot
 from guarddiff.core.stage import Stage
 
@@ -56,6 +56,7 @@ class ReportData:
             built.
         error: The exception of an export that raised, as text; None otherwise.
         tries: What was run, in order: the sizes and how eager PyTorch and ONNX Runtime compared there.
+        repair: What ``repair=True`` did; None where it was not asked for, or where nothing was to be repaired.
         program: The ``torch.onnx.ONNXProgram``; None in a loaded report. Never serialized.
     """
 
@@ -70,12 +71,13 @@ class ReportData:
     environment: dict[str, str] = field(default_factory=dict)
     error: str | None = None
     tries: tuple[Try, ...] = ()
+    repair: Repair | None = None
     program: Any = field(default=None, compare=False, repr=False)
 
 
 def overall(findings: tuple[Finding, ...], missing: tuple[Missing, ...]) -> Status:
     """The status that findings and missing parts give: never ``clean`` while something is unknown."""
-    if any(f.verdict == "confirmed" for f in findings):
+    if any(f.verdict == "confirmed" and f.warns for f in findings):
         return "specialized"
     if missing:
         return "incomplete"

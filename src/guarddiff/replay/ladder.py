@@ -62,6 +62,23 @@ def climb(
     return _Climb(programs, pair, example, leaves, list(expected)).ladder()
 
 
+def right_until_translation(
+    programs: Programs, example: Example, leaves: Sequence[Any], expected: Sequence[Result]
+) -> bool:
+    """Whether the decomposed program, which holds all that was lost until then, agrees with ``expected`` (eager's
+    results) at ``leaves``. False where it can't be run."""
+    if programs.decomposed is None:
+        return False
+    try:
+        done = graph_run.run(programs.decomposed, example, leaves, mutated=programs.mutated)
+    except graph_run.NotCallable:
+        return False
+    if done.raised or done.fixed or done.outputs is None:
+        return False
+    got = compare.results([v for v in done.outputs if isinstance(v, (torch.Tensor, int, float))])
+    return compare.difference(compare.align(list(expected), len(got)), [result.array for result in got]) is None
+
+
 @dataclass
 class _Climb:
     programs: Programs
@@ -155,7 +172,7 @@ class _Climb:
         """Compare the result of each captured node with that of the nodes it became."""
         decomposed = self.programs.decomposed
         right, wrong = self._run(self.programs.captured, keep=True), self._run(decomposed, keep=True)
-        exits = self.programs.exits(decomposed)
+        exits = self._same_at_example(self.programs.exits(decomposed))
         for captured, value in right.values.items():
             name = exits.get(captured)
             if name in wrong.values:
@@ -163,6 +180,18 @@ class _Climb:
                 if found is not None:
                     return self._fx_node(decomposed, name, found.expected, found.got)
         return self._fx_node(decomposed, wrong.failed, "a result", f"raises {wrong.raised}") if wrong.failed else None
+
+    def _same_at_example(self, exits: Mapping[str, str]) -> dict[str, str]:
+        """Those pairs of captured and decomposed nodes that do hold the same at the example's sizes: a view of a tensor
+        that is written to in place has other contents before and after, and the decomposed graph may hold the later."""
+        programs, leaves, mutated = self.programs, self.example.leaves, self.programs.mutated
+        one = graph_run.run(programs.captured, self.example, leaves, True, mutated).values
+        two = graph_run.run(programs.decomposed, self.example, leaves, True, mutated).values
+        return {
+            captured: name
+            for captured, name in exits.items()
+            if captured in one and name in two and _unlike(one[captured], _array(two[name])) is None
+        }
 
     def _fx_node(self, program: Any, name: str | None, expected: str, got: str) -> DifferingNode | None:
         node = next((node for node in program.graph.nodes if node.name == name), None)

@@ -25,6 +25,7 @@ ENOUGH = 3
 """Sizes that break a guard and agree, before it is called harmless."""
 _VALUE_CHECKED = ("embedding", "index", "gather", "scatter", "take", "one_hot", "bincount")
 _UNBACKED = re.compile(r"\bu\d+\b")
+_ELSEWHERE = "the decomposed program agrees with eager PyTorch: what is wrong there came later"
 SECONDS = 120.0
 """Budget of one export's replay; what has not been tried by then stays unconfirmed."""
 
@@ -56,7 +57,10 @@ class Tools:
 
 @dataclass
 class Prover:
-    """Gives findings their verdicts. ``model`` is the user's module."""
+    """Gives findings their verdicts. ``model`` is the user's module.
+
+    ``astray`` are points at which the whole model is wrong and no guard is to blame.
+    """
 
     tools: Tools
     model: Any
@@ -66,6 +70,7 @@ class Prover:
     sizes: Mapping[str, int]
     deadline: float = field(default_factory=lambda: time.monotonic() + SECONDS)
     tries: list[Try] = field(default_factory=list)
+    astray: list[Point] = field(default_factory=list)
     _outcomes: dict[tuple[Any, ...], Outcome] = field(default_factory=dict)
     _ladders: dict[tuple[Any, ...], Ladder | None] = field(default_factory=dict)
     _baseline: Outcome | None = None
@@ -125,6 +130,20 @@ class Prover:
         made = Try(shapes, outcome.state, scope, text)
         if made not in self.tries:
             self.tries.append(made)
+
+    def elsewhere(self, outcome: Outcome) -> bool:
+        """Whether a difference is that of translation or optimization and not of a guard: the program after
+        decomposition, which holds whatever a guard fixed, still is right there."""
+        if outcome.state != "differs" or self.tools.programs is None:
+            return False
+        if outcome.difference is not None and outcome.difference.kind == "rejected_input":
+            return False
+        try:
+            programs = self.tools.programs
+            return ladder.right_until_translation(programs, self.example, outcome.leaves, outcome.results)
+        except Exception as error:
+            say(logging.DEBUG, "the decomposed program could not be run", error)
+            return False
 
     def ladder(self, shapes: dict[str, tuple[int, ...]]) -> Ladder | None:
         """Every stage's program at these shapes; None where the whole model does not differ there, or where its stages
@@ -231,6 +250,9 @@ class Prover:
             if not apart and any(done.state == "agrees" for done in tried):
                 break  # where this finding's guards alone were broken, the results agreed
             outcome = self.attempt(point)
+            if self.elsewhere(outcome):
+                self.astray.append(point)
+                outcome = Outcome("agrees", text=_ELSEWHERE)
             if outcome.state == "differs" and not apart and _proved_there(findings, self.shapes(point)):
                 outcome = Outcome("unknown", text="every size that breaks it breaks a confirmed finding's guards too")
             tried.append(outcome)
@@ -336,9 +358,10 @@ def _without_difference(finding: Finding, tried: Sequence[Outcome], apart: bool)
     if unknown and agreed < ENOUGH:
         return _verdict(finding, "unconfirmed", unknown[0].text)
     if agreed:
-        return _verdict(
-            finding, "harmless", f"{agreed} sizes that break the guards were run and agree with eager PyTorch"
-        )
+        told = f"{agreed} sizes that break the guards were run and agree with eager PyTorch"
+        if any(outcome.text == _ELSEWHERE for outcome in tried):
+            told = f"at {agreed} sizes that break the guards {_ELSEWHERE}"
+        return _verdict(finding, "harmless", told)
     if not apart:
         why = (
             f"eager PyTorch rejects every size tried ({rejected[0].text}), but each breaks another finding's guards too"

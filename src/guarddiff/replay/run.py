@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dis
 import os
 import random
+import re
 import traceback
 import warnings
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,10 @@ from guarddiff.replay.compare import Difference, Result
 from guarddiff.replay.inputs import Example, TooLarge
 
 _MOST_BYTES = 1_500_000_000
+_TORCH_RAISES = (RuntimeError, IndexError, NotImplementedError)
+"""What torch's operators raise. (Those that are written in Python are seen by their frames.)"""
+_VALUES = re.compile(r"tensor\(.*|-?\d+\.\d{3,}(?:e[+-]?\d+)?", re.DOTALL)
+"""Parts of a message that are values of tensors."""
 _LONGEST = 900
 """ONNX Runtime tells the cause last, after the place in its own source."""
 
@@ -283,19 +290,50 @@ class Pair:
 
 def one_line(error: BaseException, length: int = 240) -> str:
     """An exception in one line that may go into a report."""
-    raised = _raised_by_user(error)
-    text = f"{type(error).__name__}: {raised or error}".split("\n", 1)[0].strip()
-    text = scrub(text)
+    text = told(error).split("\n", 1)[0].strip()
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
+def told(error: BaseException) -> str:
+    """An exception in words that may go into a report: what the model's own code raised is told by type and place, for
+    its words may hold anything, values included."""
+    place = _raised_by_user(error)
+    words = f"raised at {place}" if place is not None else _VALUES.sub("…", str(error))
+    return scrub(f"{type(error).__name__}: {words}")
+
+
 def _raised_by_user(error: BaseException) -> str | None:
-    """Where code outside torch raised it by itself: its words may hold anything, values included, so that only the
-    place is told. None for what torch raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    if not frames or not (frames[-1].line or "").lstrip().startswith(("raise", "assert")):
+    """Where code outside torch raised it: itself (``raise``, ``assert``, ``torch._check``), or by a call of something
+    that is not torch's (``int("x")``, a missing key). None for what torch raised: its operators are written in C++, and
+    leave no frame of their own behind the model's line."""
+    steps = list(traceback.walk_tb(error.__traceback__))
+    step = next((i for i in reversed(range(len(steps))) if not _is_torch(steps[i][0])), None)
+    if step is None:
         return None
-    last = frames[-1]
-    if last.filename.startswith(os.path.dirname(torch.__file__)):
-        return None
-    return f"raised at {os.path.basename(last.filename)}:{last.lineno}"
+    frame, line = steps[step]
+    below = steps[step + 1 :]
+    if below:
+        by_model = any(inner.f_code.co_name.startswith("_check") for inner, _ in below)
+    else:
+        by_model = type(error) not in _TORCH_RAISES or _raises(error, frame)
+    return f"{os.path.basename(frame.f_code.co_filename)}:{line}" if by_model else None
+
+
+def _is_torch(frame: FrameType) -> bool:
+    name = str(frame.f_globals.get("__name__", ""))
+    return name.split(".")[0] in ("torch", "guarddiff", "onnxruntime", "onnxscript", "onnx_ir") or (
+        frame.f_code.co_filename.startswith((os.path.dirname(torch.__file__), "<eval_with_key>"))
+    )
+
+
+def _raises(error: BaseException, frame: FrameType) -> bool:
+    """Whether the last step of ``frame`` is a ``raise`` (or ``assert``), not a call."""
+    last = error.__traceback__
+    while last is not None and last.tb_frame is not frame:
+        last = last.tb_next
+    while last is not None and last.tb_next is not None and last.tb_next.tb_frame is frame:
+        last = last.tb_next
+    if last is None:
+        return True
+    at = {step.offset: step.opname for step in dis.get_instructions(frame.f_code)}
+    return at.get(last.tb_lasti, "RAISE") in ("RAISE", "RAISE_VARARGS", "RERAISE")

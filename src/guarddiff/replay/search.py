@@ -62,8 +62,11 @@ def search(
 
 
 def _confirm(found: Found, prover: Prover, small: Sequence[Finding], point: Point, outcome: Outcome) -> bool:
-    """Whether guards exclude the point; the first finding that does so becomes confirmed if it wasn't."""
+    """Whether guards exclude the point; the first finding that does so becomes confirmed if it wasn't. No guard
+    explains a fault of the translation."""
     shapes = prover.shapes(point)
+    if prover.elsewhere(outcome):
+        return False
     excluding = [i for i, finding in enumerate(found.findings) if finding.admits(shapes) is False]
     if any(found.findings[i].verdict == "confirmed" for i in excluding):
         return True

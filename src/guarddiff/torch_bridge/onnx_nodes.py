@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+import torch
 
 from guarddiff.core.evidence import OnnxNodeInfo
 from guarddiff.core.origin import Origin
@@ -36,16 +39,32 @@ def read(program: Any, captured: Any) -> tuple[OnnxNodeInfo, ...]:
 
 def exits(exported: Any, captured: Any) -> dict[str, str]:
     """Name of a captured FX node → name of the node of the decomposed program that holds its result, as far as known:
-    of the nodes that it became, the last one that something else takes. ONNX values have these names too.
+    of the nodes that it became, the last one that something else takes. ONNX values have these names too. Left out are
+    nodes that write in place (what they became holds the whole tensor, not the view that they give) and those whose
+    result has another shape.
     """
     known = roots(exported, captured)
+    shapes = {n.name: _rank(n) for n in captured.graph.nodes if not _writes(n)}
     found = {}
     for node in exported.graph.nodes:
         root = known.get(node.name, node.name) if node.op == "call_function" else node.name
         leaves = any(user.op == "output" or known.get(user.name, user.name) != root for user in node.users)
         if node.op == "placeholder" or (node.op == "call_function" and leaves and "val" in node.meta):
             found[root] = node.name
-    return found
+    ranks = {n.name: _rank(n) for n in exported.graph.nodes}
+    return {root: name for root, name in found.items() if root in shapes and shapes[root] == ranks[name]}
+
+
+def _writes(node: Any) -> bool:
+    """Whether an FX node changes one of its arguments in place."""
+    schema = getattr(node.target, "_schema", None)
+    return bool(schema is not None and schema.is_mutable)
+
+
+def _rank(node: Any) -> tuple[str, int]:
+    """What must be alike for two nodes to hold the same: number or tensor, and its rank."""
+    value = node.meta.get("val")
+    return ("tensor", value.dim()) if isinstance(value, torch.Tensor) else ("number", 0)
 
 
 def origin_of(node: Any, captured: Any) -> Origin:
@@ -53,6 +72,9 @@ def origin_of(node: Any, captured: Any) -> Origin:
     known = {n.name: n for n in captured.graph.nodes} if captured is not None else {}
     name = captured_name(node_chain(node.meta.get("from_node")), known) or node.name
     root = known.get(name)
+    if root is None or str(root.target) != str(node.target):
+        root = _made_anew(node, known) or root
+    name = root.name if root is not None else name
     operator = root.target if root is not None and root.op == "call_function" else node.target
     meta = root.meta if root is not None else node.meta
     return Origin(
@@ -61,6 +83,21 @@ def origin_of(node: Any, captured: Any) -> Origin:
         source=node_source(meta.get("stack_trace")),
         node=name if root is not None else None,
     )
+
+
+def _made_anew(node: Any, captured: Mapping[str, Any]) -> Any:
+    """The captured view that functionalization made anew as ``node``, which then names the wrong origin or none: the
+    only captured node with the same operator and constant arguments of which nothing else came. None where there is
+    none, or are several."""
+
+    def call(n: Any) -> tuple[Any, ...]:
+        return (n.op, str(n.target), tuple(str(a) for a in n.args if not isinstance(a, torch.fx.Node)))
+
+    if node.op != "call_function":
+        return None
+    came = {captured_name(node_chain(n.meta.get("from_node")), captured) for n in node.graph.nodes}
+    alike = [n for name, n in captured.items() if name not in came and call(n) == call(node)]
+    return alike[0] if len(alike) == 1 else None
 
 
 def target_name(target: Any) -> str:

@@ -38,10 +38,11 @@ class Boundary:
 @dataclass
 class Recording:
     """What one call of the exporter did. ``on_program`` is called when torch has made the ONNX program, before
-    the model file is written; what it raises goes through to the caller. ``keep_unoptimized``: keep a copy of the ONNX
+    the model file is written: what it gives takes that program's place (None: nothing does), and what it raises goes
+    through to the caller. ``keep_unoptimized``: keep a copy of the ONNX
     graph before the optimizer changes it (weights are shared)."""
 
-    on_program: Callable[[Recording], None] | None = None
+    on_program: Callable[[Recording], Any] | None = None
     keep_unoptimized: bool = False
     stage: Stage = "declare"
     model: Any = None
@@ -51,6 +52,7 @@ class Recording:
     applied_shapes: Any = None
     opset_version: int | None = None
     optimize: bool = True
+    core_call: tuple[tuple[Any, ...], dict[str, Any]] | None = None
     registry: Any = None
     decomposition_table: dict[Any, Any] | None = None
     captured: Any = None
@@ -99,7 +101,8 @@ class Recording:
         result = call()
         self._quietly(name.loss, after, self, result, args)
         if name is probe.CORE_EXPORT and self.on_program is not None:
-            self.on_program(self)
+            instead = self.on_program(self)
+            return result if instead is None else instead
         return result
 
     def _quietly(self, part: str, step: Callable[..., None], *args: Any) -> None:
@@ -126,6 +129,7 @@ def _before_compat(recording: Recording, args: tuple[Any, ...], kwargs: dict[str
 def _before_core(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     given = dict(zip(("model", "args", "kwargs"), args)) | kwargs
     recording.stage = "capture"
+    recording.core_call = (args, kwargs)
     recording.model = given.get("model")
     recording.args = tuple(given.get("args") or ())
     recording.kwargs = dict(given.get("kwargs") or {})

@@ -6,9 +6,10 @@ Each ``torch.onnx.export`` rebuilds the operator registry (about 0.5 s of the 0.
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -53,6 +54,27 @@ def export_again(
             optimize=optimize,
             opset_version=recording.opset_version,
         )
+
+
+def export_otherwise(
+    recording: Recording, translations: Mapping[Callable[..., Any], Callable[..., Any]], into: Recording
+) -> Any:
+    """The recorded export once more, with other translations of some operators; what happens is recorded ``into``.
+
+    Translations of the user's own stay. Raises what the exporter raises, and LookupError where the call was not seen.
+    """
+    if recording.core_call is None or recording.registry is None:
+        raise LookupError("the exporter's call was not seen")
+    args, kwargs = recording.core_call
+    registry = copy.copy(recording.registry)
+    registry.functions = {target: list(known) for target, known in recording.registry.functions.items()}
+    for operator, function in translations.items():
+        if not any(known.is_custom for known in registry.get_decomps(operator)):
+            registry.register_op(operator, function, is_complex=False)
+    into.asked, into.model, into._asked = recording.asked, recording.model, True
+    with hooks.recording(into), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return probe.CORE_EXPORT.get()(*args, **{**kwargs, "registry": registry, "verbose": False})
 
 
 @contextlib.contextmanager

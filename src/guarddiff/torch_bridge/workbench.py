@@ -84,6 +84,7 @@ def run(text: str) -> dict[str, Any]:
     code, error = 0, ""
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+            _run_eagerly(text, place)
             exec(compile(text, place, "exec"), space)
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
@@ -91,6 +92,22 @@ def run(text: str) -> dict[str, Any]:
         code, error = 1, f"{type(raised).__name__}: {raised}"[:_LONGEST]
     steady = not code or bool(error) or _steady(space, "kwargs=example[1]" in text)
     return {"code": code, "output": printed.getvalue()[:_LONGEST], "error": error, "steady": steady}
+
+
+def _run_eagerly(text: str, place: str) -> None:
+    """What comes before the export, and the module in eager mode: most scripts that fail do so here, at no cost."""
+    before, export, _ = text.partition("program = torch.onnx.export")
+    if not export:
+        return
+    space: dict[str, Any] = {"__name__": "__main__", "__file__": place}
+    exec(compile(before, place, "exec"), space)
+    for name in ("example", "other"):
+        _call(space, name, "kwargs=example[1]" in text)
+
+
+def _call(space: dict[str, Any], name: str, keywords: bool) -> Any:
+    args, kwargs = space[name] if keywords else (space[name], {})
+    return space["model"](*args, **kwargs)
 
 
 def _steady(space: dict[str, Any], keywords: bool) -> bool:
@@ -102,8 +119,7 @@ def _steady(space: dict[str, Any], keywords: bool) -> bool:
     try:
         for seed in (1, 2):
             torch.manual_seed(seed)
-            args, kwargs = space["other"] if keywords else (space["other"], {})
-            found = space["model"](*args, **kwargs)
+            found = _call(space, "other", keywords)
             leaves.append([x for x in _pytree.tree_leaves(found) if isinstance(x, torch.Tensor)])
         one, two = leaves
         return len(one) == len(two) and all(
