@@ -55,7 +55,7 @@ Every combination is run, at most {MOST_POINTS}; what is not named keeps the exa
     show_default=True,
     help="What is run: what breaks a guard, the whole model at further sizes too, or nothing.",
 )
-@click.option("--repair", is_flag=True, help="Ask for repairs; this version knows none, and the report says so.")
+@click.option("--repair", is_flag=True, help="Export once more with what repairs the findings; taken only when it is proved right.")
 @sizes_option(_SIZES)
 @output.format_option("Format of the report on stdout, text by default; repeat it with --out.")
 @output.out_option("Folder for report files, Markdown and JSON unless --format says otherwise.")

@@ -64,9 +64,11 @@ def line(text: str, limit: int = _LONGEST) -> str:
 
 
 def told(error: BaseException, limit: int = 300) -> str:
-    """An exception by its type and the first line of its words."""
-    lines = str(error).strip().splitlines()
-    return line(f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__, limit)
+    """An exception by its type and the line of its words that names the cause."""
+    from guarddiff.render import messages
+
+    words = messages.cause(str(error))
+    return line(f"{type(error).__name__}: {words}" if words else type(error).__name__, limit)
 
 
 @contextmanager
