@@ -34,3 +34,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "torch214" in item.keywords:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def no_reproductions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without reproductions, which take seconds each; tests/replay/test_reproduce.py makes real ones."""
+    from guarddiff import proving
+
+    monkeypatch.setattr(proving, "reproductions", lambda findings, *_: list(findings))

@@ -33,6 +33,8 @@ from guarddiff.render import text
 from guarddiff.replay import prove
 from guarddiff.torch_bridge import evidence, hooks, origin, probe, record
 
+pytestmark = pytest.mark.usefixtures("no_reproductions")
+
 HERE = Path(__file__)
 AUTO = Dim.AUTO
 

@@ -24,6 +24,9 @@ def shared_registry() -> Iterator[None]:
         yield
 
 
+QUICK = pytest.mark.usefixtures("no_reproductions")
+
+
 class Pool(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return F.adaptive_avg_pool2d(torch.relu(x), (2, 3))
@@ -50,6 +53,7 @@ def check(model: nn.Module, args: Any, shapes: Any, **more: Any) -> guarddiff.Re
     return check_at(model, args, dynamic_shapes=shapes, verbose=False, on_finding="ignore", dynamo=True, **more)
 
 
+@QUICK
 def test_the_default_tries_and_shows_the_operator_but_climbs_no_ladder() -> None:
     report = check(Pool(), IMAGE, SHAPES)
     (finding,) = report.findings
@@ -67,10 +71,14 @@ def test_full_climbs_the_ladder_at_the_counterexample() -> None:
     assert finding.counterexample is not None
     assert finding.ladder.sizes == finding.counterexample.sizes
     assert finding.ladder.stage == finding.stage == "decompose"
+    assert finding.reproduction is not None
+    assert "adaptive_avg_pool2d" in finding.reproduction.script
+    assert ": different" in finding.reproduction.output
     assert {t.scope for t in report.tries} == {"operator", "model"}
     assert {t.state for t in report.tries} >= {"agrees", "differs"}
 
 
+@QUICK
 def test_a_written_report_has_the_ladder_too(tmp_path: Path) -> None:
     report = check(Pool(), IMAGE, SHAPES, report_to=tmp_path)
     assert report.findings[0].ladder is not None
@@ -78,6 +86,7 @@ def test_a_written_report_has_the_ladder_too(tmp_path: Path) -> None:
     assert guarddiff.load_report(path).findings == report.findings
 
 
+@QUICK
 def test_off_runs_nothing(tmp_path: Path) -> None:
     report = check(Pool(), IMAGE, SHAPES, replay="off", report_to=tmp_path)
     assert report.tries == ()
@@ -85,6 +94,7 @@ def test_off_runs_nothing(tmp_path: Path) -> None:
     assert report.findings[0].verdict == "unconfirmed"
 
 
+@QUICK
 def test_sizes_of_the_user_find_what_no_guard_tells() -> None:
     assert check(Squeeze(), COLUMN, ({1: "k"},)).status == "clean"
     report = check(Squeeze(), COLUMN, ({1: "k"},), sizes={"k": [1, 5]})
@@ -97,6 +107,7 @@ def test_sizes_of_the_user_find_what_no_guard_tells() -> None:
     assert finding.origin.source.text == "return torch.relu(x).squeeze(1)"
 
 
+@QUICK
 def test_sizes_of_the_user_at_which_all_is_right() -> None:
     report = check(Doubled(), COLUMN, ({1: "k"},), sizes={"x[1]": [4, 9]})
     assert report.status == "clean"
@@ -104,6 +115,7 @@ def test_sizes_of_the_user_at_which_all_is_right() -> None:
     assert {t.state for t in report.tries} == {"agrees"}
 
 
+@QUICK
 def test_sizes_that_the_model_refuses_are_told() -> None:
     class Square(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -115,11 +127,13 @@ def test_sizes_that_the_model_refuses_are_told() -> None:
     assert [(t.sizes, t.state) for t in report.tries if t.sizes["x"][0] == 60] == [({"x": (60, 60)}, "rejected")]
 
 
+@QUICK
 def test_unknown_sizes_are_an_error() -> None:
     with pytest.raises(ValueError, match=r"there is no dimension 'q' \(known: k, x\[1\]\)"):
         check(Doubled(), COLUMN, ({1: "k"},), sizes={"q": [4]})
 
 
+@QUICK
 def test_two_faults_of_translation_are_two_findings() -> None:
     class Two(nn.Module):
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -131,6 +145,7 @@ def test_two_faults_of_translation_are_two_findings() -> None:
     assert found == {"aten.squeeze.dim": ["k"], "operator.floordiv": ["m"]}
 
 
+@QUICK
 def test_a_guard_is_not_blamed_for_a_fault_of_translation() -> None:
     """``copy_`` into a slice leaves a guard that does no harm; ``squeeze`` leaves none and is wrong."""
 

@@ -18,6 +18,8 @@ import guarddiff
 from guarddiff.repair import registry
 from guarddiff.repair.registry import Refusal, Repair
 
+pytestmark = pytest.mark.usefixtures("no_reproductions")
+
 
 @pytest.fixture(scope="module", autouse=True)
 def shared_registry() -> Iterator[None]:

@@ -25,6 +25,8 @@ from guarddiff.core.origin import Origin
 from guarddiff.core.proof import Try
 from guarddiff.core.report import Missing, ReportData
 
+pytestmark = pytest.mark.usefixtures("no_reproductions")
+
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 IMAGE = torch.randn(1, 2, 6, 6)
 

@@ -24,6 +24,8 @@ import guarddiff
 from guarddiff import watching
 from guarddiff.torch_bridge import hooks, probe
 
+pytestmark = pytest.mark.usefixtures("no_reproductions")
+
 IMAGE = torch.randn(1, 2, 6, 6)
 HEIGHT = ({2: "h"},)
 OLD = {"dynamo": False, "input_names": ["x"], "dynamic_axes": {"x": {1: "n"}}}

@@ -17,6 +17,8 @@ import guarddiff
 from guarddiff.core.finding import Finding
 from guarddiff.core.report import Missing
 
+pytestmark = pytest.mark.usefixtures("no_reproductions")
+
 
 @pytest.fixture(scope="module", autouse=True)
 def shared_registry() -> Iterator[None]:

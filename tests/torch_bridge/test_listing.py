@@ -11,6 +11,8 @@ import guarddiff
 from guarddiff.core.proof import Decomposition
 from guarddiff.torch_bridge import listing
 
+pytestmark = pytest.mark.usefixtures("no_reproductions")
+
 
 class Net(nn.Module):
     def __init__(self, function: Any) -> None:
