@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from guarddiff.replay import python_source, reduce, shrink
@@ -153,7 +154,39 @@ def test_nothing_is_tried_when_the_time_is_up() -> None:
 def test_edits_leave_the_sketch_alone() -> None:
     start = sketch()
     before = ast.dump(start.definitions)
-    for edits in (reduce.without_statements, reduce.without_nesting, reduce.without_calls):
+    for edits in (reduce.without_statements, reduce.without_nesting, reduce.without_calls, reduce.without_ends):
         assert len(list(edits(start))) > 0
     reduce.inlined(start)
     assert ast.dump(start.definitions) == before
+
+
+def made(text: str, edits: Callable[[Sketch], Iterator[reduce.Edit]]) -> list[str]:
+    start = sketch("class Model(torch.nn.Module):\n    def forward(self, x, y):\n" + textwrap.indent(text, " " * 8))
+    return [ast.unparse(edit.made().definitions) for edit in edits(start)]
+
+
+def test_a_function_may_return_early() -> None:
+    found = made("a = x * 2\nb = a + y\nc = b - 1\nreturn c * 3", reduce.without_ends)
+    assert found[0].endswith("a = x * 2\n        return a")
+    assert found[1].endswith("b = a + y\n        return b")
+
+
+def test_refusals_go_all_at_once() -> None:
+    (found,) = made("if x.dim() != 2:\n    raise ValueError\nassert y.dim()\nreturn x", reduce.without_refusals)
+    assert "raise" not in found
+    assert "assert" not in found
+    assert made("return x", reduce.without_refusals) == []
+
+
+def test_tests_of_constants_are_decided() -> None:
+    start = sketch(
+        "class Model(torch.nn.Module):\n    def forward(self, x, y):\n        if not True:\n            x = x + 1\n"
+        "        return x if None is None else y\n"
+    )
+    assert ast.unparse(reduce.pruned(start).definitions).endswith("def forward(self, x):\n        return x")
+
+
+def test_constants_are_written_where_they_are_used() -> None:
+    text = ast.unparse(reduce.inlined(sketch()).definitions)
+    assert "x.shape[2] // 7" in text
+    assert "self.window" not in text

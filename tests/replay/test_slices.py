@@ -104,3 +104,45 @@ def test_a_number_that_differs_can_not_be_an_input() -> None:
 def test_a_return_that_is_not_reached_takes_what_follows_along() -> None:
     made = slicer(early, "never", (torch.randn(2),), (torch.randn(4),))
     assert all("return x + 1" in text for text in texts(made))
+
+
+def test_a_return_that_is_reached_at_one_size_only() -> None:
+    made = slicer(early, "never", (torch.randn(2),), (torch.randn(200),))
+    (text,) = texts(made)
+    assert "return x + 1" in text
+    assert "return x\n" in text
+    assert "return x + 1" in ast.unparse(made.whole().definitions)
+
+
+def test_what_stands_between_is_left_out() -> None:
+    first = texts(slicer(apart, "far below", (torch.randn(6),), (torch.randn(10),)))[0]
+    assert "def forward(self, x, y)" in first
+    assert "rows = x.shape[0]" in first
+    assert "relu" not in first
+
+
+def apart(x: torch.Tensor) -> torch.Tensor:
+    rows = x.shape[0]
+    y = torch.relu(x)
+    y = torch.relu(y)
+    return y[: rows // 2]  # far below
+
+
+def test_a_name_that_changes_its_meaning_takes_all_along() -> None:
+    first = texts(slicer(rebound, "changed", (torch.randn(6),), (torch.randn(10),)))[0]
+    assert "torch.relu(x)" in first
+
+
+def rebound(x: torch.Tensor) -> torch.Tensor:
+    rows = x.shape[0]
+    x = torch.relu(x)
+    return x[: rows // 2]  # changed
+
+
+def test_branches_that_are_not_run_are_left_out() -> None:
+    executed: frames.Executed = {}
+    frames.watch(lambda: early(torch.randn(2)), None, executed)
+    tree = python_source.function_tree(early.__code__)
+    text = ast.unparse(python_source.only_executed(tree, executed[early.__code__.co_filename]))
+    assert "return x + 1" in text
+    assert "return x\n" not in text

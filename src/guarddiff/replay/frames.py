@@ -94,22 +94,27 @@ def is_user_file(filename: str) -> bool:
     return not filename.startswith(_STDLIB) or "site-packages" in filename
 
 
-def watch(call: Callable[[], Any], mark: Mark | None) -> list[Hit]:
+Executed = dict[str, set[int]]
+"""File to the numbers of its lines that were run."""
+
+
+def watch(call: Callable[[], Any], mark: Mark | None, executed: Executed | None = None) -> list[Hit]:
     """Run ``call`` and note each time the marked line is reached; without a mark, the outermost call of user code.
 
-    Raises what the call raises.
+    Lines of user code that are run are added to ``executed``. Raises what the call raises.
     """
-    watcher = _Watcher(mark)
+    watcher = _Watcher(mark, {} if executed is None else executed)
     with watcher.on():
         call()
     return watcher.hits if mark is not None else [[(frame, frame.line)] for frame in watcher.outermost[:1]]
 
 
 class _Watcher:
-    def __init__(self, mark: Mark | None) -> None:
+    def __init__(self, mark: Mark | None, executed: Executed) -> None:
         self.hits: list[Hit] = []
         self.outermost: list[Frame] = []
         self._mark = mark
+        self._executed = executed
         self._stack: list[Frame] = []
 
     @contextmanager
@@ -131,6 +136,7 @@ class _Watcher:
             self.outermost.append(made)
         self._stack.append(made)
         marked = self._mark is not None and self._mark.inside(code)
+        executed = self._executed.setdefault(code.co_filename, set())
 
         def local(frame: FrameType, event: str, argument: Any) -> Any:
             if event == "line":
@@ -138,6 +144,7 @@ class _Watcher:
                 if line not in made.lines:
                     made.lines[line] = {name: remember(value) for name, value in frame.f_locals.items()}
                 made.order.append(line)
+                executed.add(line)
                 if marked and self._mark is not None and self._mark.is_at(code.co_filename, line):
                     self._hit()
             elif event == "return":

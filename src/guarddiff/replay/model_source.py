@@ -7,6 +7,7 @@ import inspect
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,6 +37,7 @@ class Model:
         self._originals: dict[str, torch.nn.Module] = dict(prover.eager.copied().named_modules())
         self._paths: dict[int, str] = {}
         self._kept: list[Any] = []
+        self._executed: frames.Executed = {}
         self.name = declaring.namer(finding, prover)
 
     def original(self, value: Any) -> Any:
@@ -49,18 +51,22 @@ class Model:
         for level in _levels(pairs):
             for pair, scope in level:
                 try:
-                    slicer = Slicer(pair, self.original, lambda sizes: style(self.name(sizes)), scope)
+                    declare = partial(self._declared, style)
+                    slicer = Slicer(pair, self.original, declare, scope, self._executed)
                     yield from slicer.sketches()
                 except Unwritable as error:
                     problems.append(str(error))
         if problems:
             raise Unwritable(problems[0])
 
+    def _declared(self, style: declaring.Style, pair: tuple[int, int]) -> str:
+        return style(self.name(pair))
+
     def whole(self, declaration: str) -> Iterator[Sketch]:
         """The whole model with the user's own declaration. Raises Unwritable."""
         given = self.given()
         pair = self._outermost()
-        sketch = Slicer(pair, self.original, lambda _: "None", "model").whole()
+        sketch = Slicer(pair, self.original, lambda _: "None", "model", self._executed).whole()
         yield replace(sketch, given=_ordered(sketch, given), declaration=declaration, scope="model")
 
     def bare(self, declaration: str) -> Iterator[Sketch]:
@@ -93,7 +99,7 @@ class Model:
         leaves = [x.clone() if isinstance(x, torch.Tensor) else x for x in self.leaves[which]]
         args, kwargs = self._prover.example.call(leaves)
         with undisturbed(0):
-            return frames.watch(lambda: module(*args, **kwargs), mark)
+            return frames.watch(lambda: module(*args, **kwargs), mark, self._executed)
 
     def _pairs(self) -> list[list[Pair]]:
         """For each time the line was reached in both runs: the calls, outermost first."""

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from guarddiff.replay import leaf_source, python_source
+from guarddiff.replay.frames import Executed
 from guarddiff.replay.python_source import Unwritable, expression
 from guarddiff.replay.source_names import TAKEN, Names, is_library
 
@@ -35,8 +36,8 @@ class _Plan:
 class Parts:
     """Writes modules as expressions and keeps the classes that they need."""
 
-    def __init__(self) -> None:
-        self.names = Names(self.module)
+    def __init__(self, executed: Executed | None = None) -> None:
+        self.names = Names(self.module, {} if executed is None else executed)
         self._plans: dict[Any, _Plan] = {}
         self._written: dict[int, ast.expr] = {}
         self.left_out: list[str] = []
@@ -121,7 +122,7 @@ class Parts:
         member = inspect.getattr_static(owner or kind, name)
         target = member.fget if isinstance(member, property) else member
         function = python_source.plain_function(target)
-        node = python_source.function_tree(function.__code__)
+        node = self.names.function_tree(function)
         node.name = name if owner is None else f"{name}_{owner.__name__}"
         plan.methods[node.name] = node
         self._inherited(node, _defining(owner or kind, name), plan)

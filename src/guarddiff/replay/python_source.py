@@ -7,6 +7,7 @@ import copy
 import inspect
 import linecache
 import textwrap
+from collections.abc import Collection
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
@@ -88,6 +89,32 @@ def plain_function(value: Any) -> FunctionType:
     return value
 
 
+def only_executed(node: ast.FunctionDef, lines: Collection[int]) -> ast.FunctionDef:
+    """The function without the branches that were not run; as it is where none of its lines was."""
+    if any(_was_run(statement, lines) for statement in node.body):
+        node.body = _executed(node.body, lines)
+    return node
+
+
+def _was_run(statement: ast.stmt, lines: Collection[int]) -> bool:
+    return any(line in lines for line in range(statement.lineno, (statement.end_lineno or statement.lineno) + 1))
+
+
+def _executed(body: list[ast.stmt], lines: Collection[int]) -> list[ast.stmt]:
+    kept: list[ast.stmt] = []
+    for statement in body:
+        if isinstance(statement, ast.If) and statement.orelse and not any(_was_run(s, lines) for s in statement.body):
+            kept += _executed(statement.orelse, lines)
+            continue
+        if _was_run(statement, lines) or isinstance(statement, (ast.Pass, ast.Global, ast.Nonlocal, ast.FunctionDef)):
+            for name in ("body", "orelse", "finalbody"):
+                inside = getattr(statement, name, None)
+                if isinstance(inside, list) and inside and not isinstance(statement, ast.FunctionDef):
+                    setattr(statement, name, _executed(inside, lines) or ([ast.Pass()] if name == "body" else []))
+            kept.append(statement)
+    return kept
+
+
 class _Cleaner(ast.NodeTransformer):
     """Takes annotations and docstrings away."""
 
@@ -167,5 +194,5 @@ def self_attributes(node: ast.AST) -> set[str]:
 
 
 def attributes(node: ast.AST) -> set[str]:
-    """Names of all attributes that are used below, of whatever object."""
-    return {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+    """Names of all attributes that are read below, of whatever object."""
+    return {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Load)}

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from guarddiff.replay import python_source
 from guarddiff.replay.script import Sketch
 
-Edit = Callable[[ast.Module], None]
+Change = Callable[[ast.Module], None]
 
 
-def without_statements(sketch: Sketch) -> Iterator[Sketch]:
+@dataclass(frozen=True)
+class Edit:
+    """One way to make a sketch smaller: ``made`` gives the smaller one; ``key`` tells it from other edits."""
+
+    key: str
+    made: Callable[[], Sketch]
+
+
+def without_statements(sketch: Sketch) -> Iterator[Edit]:
     """One statement or a run of them left out, from the end, long runs first."""
     bodies = list(_bodies(sketch.definitions))
     for place, body in enumerate(bodies):
@@ -23,28 +32,38 @@ def without_statements(sketch: Sketch) -> Iterator[Sketch]:
             for start in range(length - step, -1, -step):
                 chosen = body[start : start + step]
                 if not any(_is_marked(part) or isinstance(part, (ast.Pass, ast.Return)) for part in chosen):
-                    yield _edited(sketch, _delete(place, start, start + step))
+                    yield _edit(sketch, "delete", chosen, _delete(place, start, start + step))
             step //= 2
 
 
-def without_nesting(sketch: Sketch) -> Iterator[Sketch]:
+def without_ends(sketch: Sketch) -> Iterator[Edit]:
+    """A function that returns early what a statement gives a name to, the earliest first."""
+    for place, function in enumerate(_functions(sketch.definitions)):
+        for index, statement in enumerate(function.body[:-1]):
+            rest = function.body[index + 1 :]
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+            if isinstance(target, ast.Name) and len(rest) > 1 and not any(map(_is_marked, rest)):
+                yield _edit(sketch, f"end {index}", [function], _cut_off(place, index + 1, target.id))
+
+
+def without_nesting(sketch: Sketch) -> Iterator[Edit]:
     """An ``if`` or ``with`` replaced by what is in it."""
     for place, body in enumerate(_bodies(sketch.definitions)):
         for index, statement in enumerate(body):
             if isinstance(statement, (ast.If, ast.With)) and not _is_marked(statement, below=False):
                 for inside in (statement.body, getattr(statement, "orelse", [])):
                     if inside:
-                        yield _edited(sketch, _splice(place, index, inside))
+                        yield _edit(sketch, "splice", inside, _splice(place, index, inside))
 
 
-def without_calls(sketch: Sketch) -> Iterator[Sketch]:
+def without_calls(sketch: Sketch) -> Iterator[Edit]:
     """An expression replaced by a part of it, outer ones first."""
     nodes = list(ast.walk(sketch.definitions))
     inside = {id(part) for function in _functions(sketch.definitions) for part in ast.walk(function)}
     for index, node in enumerate(nodes):
         if isinstance(node, ast.expr) and id(node) in inside:
             for position, _ in enumerate(_parts(node)):
-                yield _edited(sketch, _hoist(index, position))
+                yield _edit(sketch, f"hoist {position}", [node], _hoist(index, position))
 
 
 def pruned(sketch: Sketch) -> Sketch:
@@ -128,13 +147,18 @@ def _is_marked(node: ast.AST, below: bool = True) -> bool:
     return any(map(python_source.is_marked, parts))
 
 
-def _edited(sketch: Sketch, edit: Edit) -> Sketch:
+def _edit(sketch: Sketch, kind: str, nodes: Sequence[ast.AST], change: Change) -> Edit:
+    key = f"{kind} " + "\n".join(map(ast.unparse, nodes))
+    return Edit(key, partial(_edited, sketch, change))
+
+
+def _edited(sketch: Sketch, change: Change) -> Sketch:
     tree = copy.deepcopy(sketch.definitions)
-    edit(tree)
+    change(tree)
     return pruned(replace(sketch, definitions=ast.fix_missing_locations(tree)))
 
 
-def _delete(place: int, start: int, end: int) -> Edit:
+def _delete(place: int, start: int, end: int) -> Change:
     def edit(tree: ast.Module) -> None:
         body = list(_bodies(tree))[place]
         body[start:end] = [] if len(body) > end - start else [ast.Pass()]
@@ -142,14 +166,21 @@ def _delete(place: int, start: int, end: int) -> Edit:
     return edit
 
 
-def _splice(place: int, index: int, inside: list[ast.stmt]) -> Edit:
+def _cut_off(place: int, start: int, name: str) -> Change:
+    def change(tree: ast.Module) -> None:
+        list(_functions(tree))[place].body[start:] = [ast.Return(ast.Name(name, ast.Load()))]
+
+    return change
+
+
+def _splice(place: int, index: int, inside: list[ast.stmt]) -> Change:
     def edit(tree: ast.Module) -> None:
         list(_bodies(tree))[place][index : index + 1] = copy.deepcopy(inside)
 
     return edit
 
 
-def _hoist(index: int, position: int) -> Edit:
+def _hoist(index: int, position: int) -> Change:
     def edit(tree: ast.Module) -> None:
         target = list(ast.walk(tree))[index]
         part = _parts(target)[position] if isinstance(target, ast.expr) else None
@@ -195,7 +226,51 @@ def _is_value(node: ast.expr) -> bool:
     return not (isinstance(node, ast.Name) and node.id in ("self", "torch", "F", "nn", "np", "math", "functional"))
 
 
+class _Fold(ast.NodeTransformer):
+    """Tests of constants alone are decided."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        known = _constant(node.test)
+        if known is not None and not _is_marked(node):
+            return (node.body if known else node.orelse) or ast.Pass()
+        return node
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        self.generic_visit(node)
+        known = _constant(node.test)
+        return node if known is None else (node.body if known else node.orelse)
+
+
+def _constant(test: ast.expr) -> bool | None:
+    """What a test of constants says; None where it needs a name."""
+    allowed = (ast.Constant, ast.Compare, ast.UnaryOp, ast.BoolOp, ast.cmpop, ast.unaryop, ast.boolop)
+    if not all(isinstance(part, allowed) for part in ast.walk(test)):
+        return None
+    try:
+        return bool(eval(compile(ast.fix_missing_locations(ast.Expression(copy.deepcopy(test))), "", "eval"), {}))
+    except Exception:
+        return None
+
+
+def without_refusals(sketch: Sketch) -> Iterator[Edit]:
+    """All statements that only refuse something (``if …: raise``, ``assert``) left out at once."""
+
+    def refuses(node: ast.stmt) -> bool:
+        raising = isinstance(node, ast.If) and not node.orelse and all(isinstance(p, ast.Raise) for p in node.body)
+        return (raising or isinstance(node, ast.Assert)) and not _is_marked(node)
+
+    def change(tree: ast.Module) -> None:
+        for body in list(_bodies(tree)):
+            body[:] = [part for part in body if not refuses(part)] or [ast.Pass()]
+
+    found = [part for body in _bodies(sketch.definitions) for part in body if refuses(part)]
+    if found:
+        yield _edit(sketch, "refusals", found, change)
+
+
 def _drop_unused(tree: ast.Module) -> None:
+    _Fold().visit(tree)
     for function in _functions(tree):
         _drop_variables(function)
     names = python_source.loaded(tree)

@@ -21,7 +21,7 @@ from guarddiff.replay.prove import Prover
 from guarddiff.replay.python_source import Unwritable
 from guarddiff.replay.run import Unavailable, one_line
 from guarddiff.replay.script import Sketch
-from guarddiff.replay.workbench import Shown, Workbench, fresh
+from guarddiff.replay.workbench import START_SECONDS, Shown, Workbench, fresh
 
 MOST_LINES = 40
 _LONGEST = 2000
@@ -56,13 +56,14 @@ def reproductions(
     wanted = [index for index, finding in enumerate(findings) if finding.verdict == "confirmed"]
     if not wanted:
         return found
-    end = time.monotonic() + deadline_seconds
     ran: dict[str, Shown | None] = {}
     try:
-        with Workbench(end) as bench:
+        with Workbench(time.monotonic() + START_SECONDS) as bench:
+            aside = max(_FRESH_SHARE, 3 * bench.start())
+            end = bench.deadline = time.monotonic() + max(deadline_seconds, 2 * aside)  # a slow machine gets more
             for place, index in enumerate(wanted):
                 share = (end - time.monotonic()) / (len(wanted) - place)
-                made = _one(found[index], _Work(prover, call, bench, time.monotonic() + share, ran))
+                made = _one(found[index], _Work(prover, call, bench, time.monotonic() + share, ran, aside))
                 found[index] = replace(found[index], reproduction=made)
     except Exception as error:
         say(logging.ERROR, "guarddiff could not make reproductions", error)
@@ -73,18 +74,22 @@ def reproductions(
 
 
 def _none(reason: str) -> Reproduction:
-    return Reproduction(reason=f"no small script was found that shows the difference: {reason}")
+    return Reproduction(reason=reason)
 
 
 @dataclass
 class _Work:
-    """What the making of one reproduction needs; ``end`` is when it has to be done."""
+    """What the making of one reproduction needs.
+
+    ``end`` is when it has to be done; ``aside`` are the seconds of it that are kept for the run in a fresh process.
+    """
 
     prover: Prover
     call: Call
     bench: Workbench
     end: float
     ran: dict[str, Shown | None]
+    aside: float = _FRESH_SHARE
     reasons: list[str] = field(default_factory=list)
     _model: Model | None = None
 
@@ -97,7 +102,7 @@ class _Work:
         return self.bench.shows(script.render(sketch))
 
     def time_left(self) -> bool:
-        return time.monotonic() < self.end - _FRESH_SHARE
+        return time.monotonic() < self.end - self.aside
 
 
 def _one(finding: Finding, work: _Work) -> Reproduction:
@@ -152,8 +157,12 @@ def _attempt(finding: Finding, sketch: Sketch, work: _Work) -> Reproduction | No
             work.reasons.append(f"the smallest script has more than {MOST_LINES} lines")
             continue
         text = scrub(text)
-        if text not in work.ran:
-            work.ran[text] = fresh(text, max(5.0, work.bench.deadline - time.monotonic()))
+        try:
+            if text not in work.ran:
+                work.ran[text] = fresh(text, max(2 * work.aside, work.bench.deadline - time.monotonic()))
+        except TimeoutError as error:
+            work.reasons.append(str(error))
+            break
         done = work.ran[text]
         if done is not None:
             return Reproduction(text, scrub(done.output.rstrip("\n"))[:_LONGEST], candidate.scope)  # type: ignore[arg-type]

@@ -12,6 +12,14 @@ from guarddiff.replay import reduce as reduce_code
 from guarddiff.replay.script import Given, Sketch, TensorLeaf, mapped
 from guarddiff.replay.workbench import Shown
 
+_ROUNDS = 2
+_EDITS = (
+    reduce_code.without_refusals,
+    reduce_code.without_ends,
+    reduce_code.without_statements,
+    reduce_code.without_nesting,
+    reduce_code.without_calls,
+)
 Shows = Callable[[Sketch], Shown | None]
 
 
@@ -42,6 +50,26 @@ class Shrinker:
         """Keep the first candidate that shows the difference."""
         return any(self.keep(candidate) for candidate in candidates)
 
+    def sweep(self, edits: Callable[[Sketch], Iterator[reduce_code.Edit]]) -> None:
+        """Make edits until none keeps the difference. One that failed is tried again only after all others."""
+        for _ in range(_ROUNDS):
+            failed: set[str] = set()
+            while self._one_of(edits, failed):
+                pass
+            if not failed:
+                return
+
+    def _one_of(self, edits: Callable[[Sketch], Iterator[reduce_code.Edit]], failed: set[str]) -> bool:
+        for edit in edits(self.best):
+            if edit.key in failed:
+                continue
+            if not self._go_on():
+                return False
+            if self.keep(edit.made()):
+                return True
+            failed.add(edit.key)
+        return False
+
 
 def sizes(shrinker: Shrinker) -> None:
     """Sizes made smaller: dimensions that need not vary stay as they are, numbers get smaller everywhere at once."""
@@ -51,19 +79,26 @@ def sizes(shrinker: Shrinker) -> None:
     if shrinker.best.declaration is None:
         shrinker.keep(_only_varying(shrinker.best))
     shrinker.first(_all_small(shrinker.best))
-    for number in sorted(_numbers(shrinker.best), reverse=True):
-        shrinker.first(_smaller(shrinker, number))
     for pair in _varying(shrinker.best):
         shrinker.first(_resized(shrinker.best, pair, new) for new in _pairs(pair))
+    for number in sorted(_numbers(shrinker.best), reverse=True):
+        shrinker.first(_smaller(shrinker, number))
 
 
 def _all_small(sketch: Sketch) -> Iterator[Sketch]:
-    """All sizes small in one go."""
+    """All sizes small in one go, with those that vary and without."""
+    small = []
     for fixed in (1, 2):
         changed = sketch
         for number in _numbers(sketch):
             changed = _renumbered(changed, number, fixed, text=True)
-        yield changed
+        small.append(changed)
+    for changed in small:
+        varied = changed
+        for pair in _varying(sketch):
+            varied = _resized(varied, pair, next(iter(_pairs(pair)), pair))
+        yield varied
+    yield from small
 
 
 def _varying(sketch: Sketch) -> list[tuple[int, int]]:
@@ -159,12 +194,14 @@ def reduce(shrinker: Shrinker) -> None:
     """Everything that makes a sketch smaller, in turn."""
     before = ast.dump(shrinker.best.definitions)
     shrinker.keep(reduce_code.pruned(shrinker.best))
+    if not shrinker.best.plain:
+        shrinker.keep(replace(shrinker.best, plain=True))
     shrinker.first(_all_small(shrinker.best))
-    for edits in (reduce_code.without_statements, reduce_code.without_nesting, reduce_code.without_calls):
-        while shrinker.first(edits(shrinker.best)):
-            continue
+    for edits in _EDITS:
+        shrinker.sweep(edits)
     shrinker.keep(reduce_code.inlined(shrinker.best))
     if shrinker.best.scope in ("module", "model") and ast.dump(shrinker.best.definitions) != before:
         shrinker.best = replace(shrinker.best, scope="statement")
     sizes(shrinker)
-    shrinker.keep(replace(shrinker.best, plain=True))
+    if not shrinker.best.plain:
+        shrinker.keep(replace(shrinker.best, plain=True))

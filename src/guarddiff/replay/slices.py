@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from guarddiff.replay import python_source, samples
-from guarddiff.replay.frames import Frame, Seen
+from guarddiff.replay.frames import Executed, Frame, Seen
 from guarddiff.replay.module_source import Parts
 from guarddiff.replay.python_source import Unwritable
 from guarddiff.replay.script import Given, Sketch, TensorLeaf
@@ -21,11 +21,32 @@ Declare = Callable[[tuple[int, int]], str]
 
 
 class Varying(Exception):
-    """A variable that is no tensor differs between the two runs, so it can't be an input; ``name`` is the variable."""
+    """A variable that is no tensor differs between the two runs, so it can't be an input.
 
-    def __init__(self, name: str) -> None:
+    ``name`` is the variable, ``index`` the statement that reads it.
+    """
+
+    def __init__(self, name: str, index: int = 0) -> None:
         super().__init__(f"{name} differs between the sizes and is no tensor")
         self.name = name
+        self.index = index
+
+
+class _Rebound(Unwritable):
+    """A variable is one thing where it is first needed and another one later."""
+
+
+@dataclass
+class _Taken:
+    """What the statements of a slice need: inputs, constants to set first, constants to write in place; ``spans`` are
+    the first and the last statement that read a variable from outside."""
+
+    parts: Parts
+    given: list[Given] = field(default_factory=list)
+    constants: list[ast.stmt] = field(default_factory=list)
+    held: dict[str, Any] = field(default_factory=dict)
+    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
+    has_self: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,13 +65,22 @@ class Pair:
 class Slicer:
     """Makes sketches of one function. ``original`` gives the untouched module for one that was run."""
 
-    def __init__(self, pair: Pair, original: Callable[[Any], Any], declare: Declare, scope: str) -> None:
+    def __init__(
+        self,
+        pair: Pair,
+        original: Callable[[Any], Any],
+        declare: Declare,
+        scope: str,
+        executed: Executed | None = None,
+    ) -> None:
         self._pair = pair
         self._original = original
         self._declare = declare
         self._scope = scope
-        self._tree = python_source.function_tree(pair.one.code)
-        self._body = self._tree.body
+        self._executed = executed if executed is not None else {}
+        tree = python_source.function_tree(pair.one.code)
+        lines = self._executed.get(pair.one.code.co_filename, set())
+        self._body = python_source.only_executed(tree, lines).body
 
     def sketches(self) -> Iterator[Sketch]:
         """Sketches that hold the marked statement, the shortest first.
@@ -72,7 +102,7 @@ class Slicer:
 
     def whole(self) -> Sketch:
         """The whole function."""
-        return self._sketch(0, len(self._body) - 1)
+        return self._sketch(range(len(self._body)))
 
     def _marked(self) -> int:
         line = self._pair.line
@@ -81,66 +111,81 @@ class Slicer:
                 return index
         return len(self._body) - 1
 
-    def _from(self, start: int, end: int) -> Sketch:
-        """The statements up to ``end``, begun at ``start`` or as far before it as it takes."""
+    def _from(self, mark: int, end: int) -> Sketch:
+        """The statements from the marked one to ``end``, with those before it that give a value to a variable which is
+        no tensor and differs between the sizes; where that can't be, all statements from there on."""
+        chosen = set(range(mark, end + 1))
         while True:
             try:
-                return self._sketch(start, end)
+                return self._sketch(sorted(chosen))
             except Varying as error:
-                earlier = [i for i in range(start) if error.name in python_source.stored(self._body[i])]
+                earlier = [i for i in range(end) if error.name in python_source.stored(self._body[i])]
+                earlier = [i for i in earlier if i < error.index and i not in chosen]
                 if not earlier:
                     raise
-                start = earlier[-1]
+                chosen.add(earlier[-1])
+            except _Rebound:
+                whole = set(range(min(chosen), end + 1))
+                if whole == chosen:
+                    raise
+                chosen = whole
 
-    def _sketch(self, start: int, end: int) -> Sketch:
-        statements = self._body[start : end + 1]
-        one, two = self._at(self._pair.one, start), self._at(self._pair.two, start)
-        given: list[Given] = []
-        constants: list[ast.stmt] = []
-        held: dict[str, Any] = {}
+    def _sketch(self, chosen: Sequence[int]) -> Sketch:
+        """These statements as ``forward``. Raises Varying and Unwritable."""
+        statements = [self._body[index] for index in chosen]
         changed = {name for statement in statements for name in python_source.stored(statement)}
-        parts = Parts()
-        has_self = False
-        for name in _needed(statements, set(one)):
-            if name == "self" and isinstance(self._pair.owner, torch.nn.Module):
-                has_self = True
-                continue
-            value = self._given(name, one[name], two.get(name))
-            if value is not None:
-                given.append(Given(name, value))
-            elif name in changed or isinstance(one[name], (list, dict, set)):
-                constants.append(_assign(name, parts.names.value(self._as_it_was(one[name]))))
-            else:
-                held[name] = self._as_it_was(one[name])
-        if not given:
+        taken = _Taken(Parts(self._executed))
+        defined: set[str] = set()
+        for index, statement in zip(chosen, statements):
+            one, two = self._known(self._pair.one, index), self._known(self._pair.two, index)
+            for name in _needed([statement], set(one) | set(two)):
+                if name not in defined:
+                    if name not in one or name not in two:
+                        raise Unwritable(f"line {statement.lineno} is not reached at both sizes")
+                    self._take(taken, name, one[name], two[name], index, name in changed)
+            defined |= python_source.stored(statement)
+        for name, (first, last) in taken.spans.items():
+            if any(name in python_source.stored(self._body[i]) for i in range(first, last) if i not in chosen):
+                raise _Rebound(f"{name} is given another value in between")
+        if not taken.given:
             raise Unwritable("it takes no tensor")
-        marked = statements if self._scope != "model" else []
-        body = [*constants, *copy.deepcopy(statements)]
-        for index, statement in enumerate(marked):
+        body = [*taken.constants, *copy.deepcopy(statements)]
+        for index, statement in enumerate(statements):
             if statement.lineno <= self._pair.line <= (statement.end_lineno or statement.lineno):
-                python_source.mark(body[len(constants) + index])
+                python_source.mark(body[len(taken.constants) + index])
         if not isinstance(statements[-1], ast.Return):
-            results = self._results(end)
+            results = self._results(chosen[-1])
             if not results:
                 raise Unwritable("it gives no tensor")
             body.append(_returned(results))
-        whole = start == 0 and end == len(self._body) - 1
-        return self._made(body, given, parts, has_self, whole, held)
+        return self._made(body, taken, len(chosen) == len(self._body))
 
-    def _made(
-        self,
-        body: list[ast.stmt],
-        given: list[Given],
-        parts: Parts,
-        has_self: bool,
-        whole: bool,
-        held: Mapping[str, Any],
-    ) -> Sketch:
-        names = ["self", *(g.name for g in given)]
-        forward = ast.FunctionDef("forward", _parameters(names), body, [])
+    def _take(self, taken: _Taken, name: str, one: Any, two: Any, index: int, changed: bool) -> None:
+        """Make a variable available to the statement at ``index``: an input, a constant, or ``self``."""
+        if name in taken.spans:
+            taken.spans[name] = (taken.spans[name][0], index)
+            return
+        taken.spans[name] = (index, index)
+        if name == "self" and isinstance(self._pair.owner, torch.nn.Module):
+            taken.has_self = True
+            return
+        try:
+            value = self._given(name, one, two)
+        except Varying:
+            raise Varying(name, index) from None
+        if value is not None:
+            taken.given.append(Given(name, value))
+        elif changed or isinstance(one, (list, dict, set)):
+            taken.constants.append(_assign(name, taken.parts.names.value(self._as_it_was(one))))
+        else:
+            taken.held[name] = self._as_it_was(one)
+
+    def _made(self, body: list[ast.stmt], taken: _Taken, whole: bool) -> Sketch:
+        parts, given = taken.parts, taken.given
+        forward = ast.FunctionDef("forward", _parameters(["self", *(g.name for g in given)]), body, [])
         ast.fix_missing_locations(forward)
-        owner = self._original(self._pair.owner) if has_self else None
-        space = {"globals": self._pair.one.globals, "free": {**self._pair.one.free(), **held}}
+        owner = self._original(self._pair.owner) if taken.has_self else None
+        space = {"globals": self._pair.one.globals, "free": {**self._pair.one.free(), **taken.held}}
         parts.model(forward, owner, space)
         training = isinstance(owner, torch.nn.Module) and owner.training
         leaves = [leaf for g in given for leaf in _flat(g.value)]
@@ -172,6 +217,14 @@ class Slicer:
         if found is None and one is not None:
             raise Unwritable(f"{name} holds something that is no tensor")
         return found
+
+    def _known(self, frame: Frame, index: int) -> dict[str, Any]:
+        """As ``_at``; before a statement that was never run, the arguments that nothing has changed."""
+        try:
+            return self._at(frame, index)
+        except Unwritable:
+            stored = {name for part in self._body[:index] for name in python_source.stored(part)}
+            return {name: value for name, value in frame.arguments.items() if name not in stored}
 
     def _at(self, frame: Frame, index: int) -> dict[str, Any]:
         """The variables before a statement was run for the first time. Raises Unwritable where it never was."""

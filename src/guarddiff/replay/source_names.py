@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from guarddiff.replay import python_source, samples
-from guarddiff.replay.frames import Seen
+from guarddiff.replay.frames import Executed, Seen
 from guarddiff.replay.python_source import Unwritable, expression
 
 _LONGEST = 400
@@ -42,14 +42,16 @@ def is_library(module_name: str) -> bool:
 class Names:
     """Collects what has to stand before the code: imports, constants, functions and classes.
 
-    ``module_text`` writes a module of torch.nn or of the user's as an expression.
+    ``module_text`` writes a module of torch.nn or of the user's as an expression; ``executed`` tells which lines were
+    run, so that the others can be left out.
     """
 
-    def __init__(self, module_text: Callable[[torch.nn.Module], ast.expr]) -> None:
+    def __init__(self, module_text: Callable[[torch.nn.Module], ast.expr], executed: Executed) -> None:
         self.imports: dict[str, str] = {}
         self.definitions: dict[str, ast.stmt] = {}
         self.all_code: list[ast.AST] = []
         self._module_text = module_text
+        self._executed = executed
         self._known: dict[str, Any] = {}
 
     def resolve(self, node: ast.AST, globals_: Mapping[str, Any], free: Mapping[str, Any]) -> None:
@@ -155,10 +157,17 @@ class Names:
 
     def _function(self, name: str, value: Any) -> ast.stmt:
         function = python_source.plain_function(value)
-        node = python_source.function_tree(function.__code__)
+        node = self.function_tree(function)
         node.name = name
         self.resolve(node, function.__globals__, _closure(function))
         return node
+
+    def function_tree(self, function: types.FunctionType) -> ast.FunctionDef:
+        """A copy of a function's definition: what of it was run. Raises Unwritable."""
+        code = function.__code__
+        return python_source.only_executed(
+            python_source.function_tree(code), self._executed.get(code.co_filename, set())
+        )
 
     def _class(self, name: str, value: type) -> ast.stmt:
         node = python_source.class_tree(value)

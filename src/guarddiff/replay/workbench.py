@@ -68,6 +68,7 @@ class Workbench:
         self._process: subprocess.Popen[str] | None = None
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._ready = False
+        self._pace = 0.0
 
     def __enter__(self) -> Workbench:
         self._start()
@@ -77,6 +78,18 @@ class Workbench:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop()
+
+    def start(self) -> float:
+        """Wait until the process is ready to run candidates; how many seconds that took, as a measure of the machine.
+
+        Raises queue.Empty or OSError where it does not come up.
+        """
+        begun = time.monotonic()
+        if not self._ready:
+            self._receive(START_SECONDS)
+            self._ready = True
+        self._pace = time.monotonic() - begun
+        return self._pace
 
     def shows(self, text: str) -> Shown | None:
         """The difference that the script shows; None where it shows none, fails, or no time is left."""
@@ -103,7 +116,8 @@ class Workbench:
                 raise OSError("no process")
             stdin.write(json.dumps({"text": text}) + "\n")
             stdin.flush()
-            return self._receive(min(CANDIDATE_SECONDS, max(0.1, self.deadline - time.monotonic())))
+            most = max(CANDIDATE_SECONDS, 5 * self._pace)
+            return self._receive(min(most, max(0.1, self.deadline - time.monotonic())))
         except (OSError, queue.Empty, ValueError) as error:
             self._stop()
             return {"error": f"the script ended its process or took too long ({type(error).__name__})"}
@@ -157,8 +171,10 @@ def _forward(stream: IO[str] | None, answers: queue.Queue[str | None]) -> None:
 
 
 def fresh(text: str, seconds: float = FRESH_SECONDS) -> Shown | None:
-    """Run the script by itself as ``python script.py`` in an empty folder and with a small environment; what it showed,
-    None where it did not."""
+    """Run the script by itself as ``python script.py`` in an empty folder and with a small environment.
+
+    What it showed; None where it did not. Raises TimeoutError.
+    """
     with tempfile.TemporaryDirectory(prefix="reproduction-") as folder:
         script = Path(folder) / "reproduction.py"
         script.write_text(text, encoding="utf-8")
@@ -175,7 +191,9 @@ def fresh(text: str, seconds: float = FRESH_SECONDS) -> Shown | None:
                 errors="replace",
                 timeout=max(1.0, seconds),
             )
-        except (OSError, subprocess.TimeoutExpired):
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError("the script took too long in a fresh process") from error
+        except OSError:
             return None
     return read(done.stdout, done.returncode)
 
