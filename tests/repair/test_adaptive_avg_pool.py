@@ -103,7 +103,8 @@ def test_error_over_many_values_is_at_most_that_of_eager(name: str, offset: floa
     for size in SIZES[spatial][-2:]:
         x = torch.randn(4, 64, *size) + offset
         exact = function(x.double())
-        assert error(run(x)[0], exact) <= error(function(x), exact)
+        # 2 %: with an offset, which grid a sum is rounded to depends on the order of adding.
+        assert error(run(x)[0], exact) <= 1.02 * error(function(x), exact)
 
 
 @pytest.mark.parametrize("size", [(7, 7), (12, 12), (56, 56)], ids=str)
@@ -128,7 +129,47 @@ def test_strict_means_are_as_exact_as_eager_at_any_length(name: str, size: tuple
     for offset in (0.0, 100.0):
         x = torch.randn(4, 8, *size) + offset
         exact = function(x.double())
-        assert error(run(x)[0], exact) <= error(function(x), exact)
+        # 2 %: with an offset, which sums are rounded to which grid depends on their order.
+        assert error(run(x)[0], exact) <= 1.02 * error(function(x), exact)
+
+
+LARGE = MOST_WINDOWS_BY_MATRIX + 1
+
+
+@pytest.mark.parametrize("translations", [None, table(STRICT_TRANSLATIONS)], ids=["fast", "strict"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("name", ["1d_large", "2d_large", "3d_all_large"])
+def test_large_outputs_that_divide_and_that_do_not(name: str, dtype: torch.dtype, translations: Any) -> None:
+    """One graph, two ways: it looks at the sizes when it runs."""
+    spatial, function, size = {
+        "1d_large": (1, lambda x: F.adaptive_avg_pool1d(x, LARGE), (LARGE,)),
+        "2d_large": (2, lambda x: F.adaptive_avg_pool2d(x, (LARGE, 40)), (LARGE, 40)),
+        "3d_all_large": (3, lambda x: F.adaptive_avg_pool3d(x, (LARGE, 34, 35)), (LARGE, 34, 35)),
+    }[name]
+    run = Runner(export(function, torch.randn(2, 2, *EXAMPLE[spatial]).to(dtype), spatial, translations=translations))
+    torch.manual_seed(9)
+    inner = size[1:]
+    for sizes in [
+        size,
+        (2 * size[0], *inner),
+        (3 * size[0] + 1, *inner),
+        (size[0], *(2 * n for n in inner)),
+        EXAMPLE[spatial],
+    ]:
+        check(run, function, torch.randn(3, 2, *sizes).to(dtype), allowed=2.0 if dtype == torch.float16 else 1.0)
+    assert run(torch.randn(0, 2, *size).to(dtype))[0].shape == (0, 2, *size)
+
+
+def test_two_large_outputs_in_one_model() -> None:
+    """Their branches share no names."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return F.adaptive_avg_pool2d(F.adaptive_avg_pool2d(x, (LARGE, 40)), (40, LARGE))
+
+    run = Runner(export(function, torch.randn(2, 3, 6, 6), 2))
+    for size in [(LARGE, 40), (61, 83)]:
+        x = torch.randn(2, 3, *size)
+        torch.testing.assert_close(run(x)[0], function(x))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
@@ -198,6 +239,11 @@ def test_fixed_size_that_divides_without_a_batch() -> None:
     program = fixed(function, torch.randn(3, 14, 21))
     assert "AveragePool" in operators(program)
     check(Runner(program), function, torch.randn(5, 14, 21))
+
+
+def test_fixed_size_in_float16() -> None:
+    function = nn.AdaptiveAvgPool2d(7)
+    check(Runner(fixed(function, torch.randn(2, 3, 14, 21).half())), function, torch.randn(5, 3, 14, 21).half(), 2.0)
 
 
 def test_fixed_size_in_float64_has_no_average_pool() -> None:

@@ -1,23 +1,24 @@
 """Averages over the windows of adaptive pooling as ONNX nodes, in the forms that are fastest.
 
 ``matrix``: a product with a matrix of zeros and ones, cells × windows. ``gather``: the cells of every window are
-gathered and added up. Both add first and divide by the number of cells at the end, as eager PyTorch does.
+gathered and added up. Both add first and divide by the number of cells at the end, as eager PyTorch does. Where all
+axes would be gathered, the model looks first whether the windows divide the input evenly: nothing is copied then.
 docs/repairs-pooling.md has the measurements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from onnxscript import ir
 
-from guarddiff.repair.windows import Size, Value, known, membership, op, same, windows
+from guarddiff.repair.windows import Size, Value, as_list, branch, known, length, membership, op, same, windows
 
 Form = Literal["matrix", "gather"]
 
 # Up to this many windows along an axis, a product with a matrix is faster; measured by tests/benchmarks/pooling.py.
-MOST_WINDOWS_BY_MATRIX = 96
+MOST_WINDOWS_BY_MATRIX = 32
 _NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
@@ -37,9 +38,9 @@ def average(x: Value, sizes: Sequence[Size], *, strict: bool = False, form: Form
     kernel = _kernel(x, sizes)
     result = op.Cast(x, to=ir.DataType.FLOAT) if dtype in _NARROW else x
     if kernel is not None and form is None and any(size != 1 for size in sizes):
-        result = _fixed(result, kernel)
+        result = _fixed(result, kernel, len(x.shape))
     else:
-        result = _pooled(result, wanted, dtype, strict, form)
+        result = _pooled(result, wanted, dtype, strict, form, len(x.shape))
     return op.Cast(result, to=dtype) if dtype in _NARROW else result
 
 
@@ -56,18 +57,27 @@ def _kernel(x: Value, sizes: Sequence[Size]) -> list[int] | None:
     return kernel
 
 
-def _fixed(x: Value, kernel: list[int]) -> Value:
+def _fixed(x: Value, kernel: list[int], rank: int) -> Value:
     """Pooling with a fixed kernel; ONNX wants a batch axis."""
-    if len(x.shape) > len(kernel) + 1:
+    if rank > len(kernel) + 1:
         return op.AveragePool(x, kernel_shape=kernel, strides=kernel)
     return op.Squeeze(op.AveragePool(op.Unsqueeze(x, [0]), kernel_shape=kernel, strides=kernel), [0])
 
 
-def _pooled(x: Value, wanted: dict[int, Size], dtype: ir.DataType, strict: bool, form: Form | None) -> Value:
+def _pooled(x: Value, wanted: dict[int, Size], dtype: ir.DataType, strict: bool, form: Form | None, rank: int) -> Value:
     whole = [axis for axis, size in wanted.items() if isinstance(size, int) and size == 1]
     if whole:
         x = _mean(x, whole, precise=strict and dtype == ir.DataType.FLOAT)
     forms = {axis: form or _form(size, strict) for axis, size in wanted.items() if axis not in whole}
+    if form is None and forms and set(forms.values()) == {"gather"}:
+        return _evenly_or(lambda: _divided(x, wanted, forms, dtype, strict, rank), x, wanted, forms, dtype)
+    return _divided(x, wanted, forms, dtype, strict, rank)
+
+
+def _divided(
+    x: Value, wanted: dict[int, Size], forms: dict[int, Form], dtype: ir.DataType, strict: bool, rank: int
+) -> Value:
+    """Sums over the windows of the axes of ``forms``, divided by the number of cells."""
     # The innermost axis first where matrices make it short; the outermost first where whole rows are gathered.
     order = [axis for axis in sorted(forms, reverse=True) if forms[axis] == "matrix"]
     order += [axis for axis in sorted(forms) if forms[axis] == "gather"]
@@ -77,7 +87,7 @@ def _pooled(x: Value, wanted: dict[int, Size], dtype: ir.DataType, strict: bool,
         if forms[axis] == "matrix":
             x, counted = _matrix(x, axis, wanted[axis], to)
         else:
-            x, counted = _gather(x, axis, wanted[axis], to, strict)
+            x, counted = _gather(x, axis, wanted[axis], to, strict, rank)
         count = counted if count is None else op.Mul(count, counted)
     return x if count is None else op.Div(x, count)
 
@@ -89,6 +99,35 @@ def _mean(x: Value, axes: list[int], precise: bool) -> Value:
     for axis in reversed(axes):
         total = op.ReduceMean(total, [axis], keepdims=1)
     return op.Cast(total, to=ir.DataType.FLOAT) if precise else total
+
+
+def _evenly_or(
+    otherwise: Callable[[], Value], x: Value, wanted: dict[int, Size], axes: Iterable[int], dtype: ir.DataType
+) -> Value:
+    """Means of equal windows that don't overlap where the sizes divide the axes, ``otherwise`` where they don't."""
+    left = None
+    for axis in axes:
+        rest = op.Mod(length(x, axis), wanted[axis])
+        left = rest if left is None else op.Add(left, rest)
+    evenly = op.Equal(op.Squeeze(left), 0)
+    return op.If(
+        evenly, then_branch=branch(lambda: _even(x, wanted, sorted(axes), dtype)), else_branch=branch(otherwise)
+    )
+
+
+def _even(x: Value, wanted: dict[int, Size], axes: Sequence[int], dtype: ir.DataType) -> Value:
+    count = None
+    for axis in axes:
+        n = length(x, axis)
+        size = as_list(wanted[axis])
+        each = op.Div(n, size)
+        count = each if count is None else op.Mul(count, each)
+        rows = x if axis >= -2 else _folded(x, axis)
+        inner = [op.Shape(rows, start=-1)] if axis < -1 else []
+        split = op.Reshape(rows, op.Concat(op.Shape(x, end=axis), size, each, *inner, axis=0))
+        sums = op.ReduceSum(split, [-2 if axis < -1 else -1], keepdims=0)
+        x = sums if axis >= -2 else _unfolded(sums, x, axis, wanted[axis])
+    return op.Div(x, op.Cast(count, to=ir.DataType.DOUBLE if dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT))
 
 
 def _form(size: Size, strict: bool) -> Form:
@@ -107,20 +146,18 @@ def _matrix(x: Value, axis: int, size: Size, to: ir.DataType) -> tuple[Value, Va
     return _unfolded(op.MatMul(ones, _folded(x, axis)), x, axis, size), op.Unsqueeze(count, [2])
 
 
-def _gather(x: Value, axis: int, size: Size, to: ir.DataType, strict: bool) -> tuple[Value, Value]:
+def _gather(x: Value, axis: int, size: Size, to: ir.DataType, strict: bool, rank: int) -> tuple[Value, Value]:
     """As ``_matrix``. No cell outside a window is touched; a window shorter than the longest holds its last cell once
     more, times zero, or with ``strict`` a zero in its place."""
+    if axis == -1:  # whole rows are copied many times faster than single cells
+        swap = [*range(rank - 2), rank - 1, rank - 2]
+        sums, count = _gather(op.Transpose(x, perm=swap), -2, size, to, strict, rank)
+        return op.Transpose(sums, perm=swap), op.Squeeze(count, [1])
     found = windows(x, axis, size)
     inside = op.LessOrEqual(op.Add(found.first, found.steps), found.last)
     ones = op.Cast(inside, to=to)
     count = op.ReduceSum(ones, [1], keepdims=1)
-    if axis == -1:
-        picked = op.Gather(x, op.Transpose(found.cells, perm=[1, 0]), axis=-1)
-        ones = op.Transpose(ones, perm=[1, 0])
-        kept = _where(op.Transpose(inside, perm=[1, 0]), picked, to) if strict else op.Mul(picked, ones)
-        return op.ReduceSum(kept, [-2], keepdims=0), op.Squeeze(count, [1])
-    rows = x if axis == -2 else _folded(x, axis)
-    picked = op.Gather(rows, found.cells, axis=-2)
+    picked = op.Gather(x if axis == -2 else _folded(x, axis), found.cells, axis=-2)
     if strict:
         picked = _where(op.Unsqueeze(inside, [2]), picked, to)
     sums = op.Squeeze(op.MatMul(op.Unsqueeze(ones, [1]), picked), [-2])
@@ -139,5 +176,4 @@ def _folded(x: Value, axis: int) -> Value:
 
 def _unfolded(rows: Value, x: Value, axis: int, size: Size) -> Value:
     """The axes of ``x`` again, with ``size`` along ``axis``."""
-    pooled = op.Constant(value_ints=[size]) if isinstance(size, int) else op.Reshape(size, [1])
-    return op.Reshape(rows, op.Concat(op.Shape(x, end=axis), pooled, op.Shape(x, start=axis + 1), axis=0))
+    return op.Reshape(rows, op.Concat(op.Shape(x, end=axis), as_list(size), op.Shape(x, start=axis + 1), axis=0))

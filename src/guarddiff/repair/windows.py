@@ -5,10 +5,12 @@ Everything is worked out when the model runs, from the size that the input has t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from onnxscript import evaluator, ir
 from onnxscript.onnx_opset import opset18
 
 # The nodes; the types that onnxscript declares for them are narrower than what the exporter takes.
@@ -16,6 +18,9 @@ op: Any = opset18
 # A value of the ONNX graph. The number of windows along an axis: known at export, or a whole number of the graph.
 Value = Any
 Size = int | Value
+
+
+_branches = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -98,3 +103,21 @@ def sizes_of(output_size: int | Size | Sequence[Size], axes: int) -> list[Size]:
     if not isinstance(output_size, Sequence):
         return [output_size] * axes
     return list(output_size) * axes if len(output_size) == 1 else list(output_size)
+
+
+def as_list(size: Size) -> Value:
+    """``size`` as a list of one number."""
+    return op.Constant(value_ints=[size]) if isinstance(size, int) else op.Reshape(size, [1])
+
+
+def branch(make: Callable[[], Value]) -> ir.Graph:
+    """The nodes that ``make`` adds, as a graph by itself: a branch of ``If``, which may use values from outside."""
+    recorder: Any = evaluator.default()
+    inside = type(recorder)(recorder.opset, {})
+    with evaluator.default_as(inside):
+        result = make()
+    name = f"pooling_{next(_branches)}"
+    values = [value for node in inside.nodes for value in node.outputs]
+    for number, value in enumerate(values):
+        value.name = f"{name}_{number}"  # unlike any outside: a branch may not hide a name
+    return ir.Graph([], [result], nodes=inside.nodes, name=name)
