@@ -29,7 +29,9 @@ NAMES = {
     "install",
     "last_report",
     "load_report",
+    "repairs",
     "report_of",
+    "translation_table",
     "uninstall",
     "watch",
 }
@@ -105,6 +107,8 @@ def test_our_keywords_are_none_of_torchs() -> None:
         ("watch", ["on_finding", "replay", "report_to", "threads"]),
         ("install", ["on_finding", "replay", "report_to"]),
         ("uninstall", []),
+        ("repairs", ["chosen"]),
+        ("translation_table", ["repairs"]),
     ],
 )
 def test_other_signatures(name: str, parameters: list[str]) -> None:

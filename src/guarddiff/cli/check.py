@@ -55,7 +55,11 @@ Every combination is run, at most {MOST_POINTS}; what is not named keeps the exa
     show_default=True,
     help="What is run: what breaks a guard, the whole model at further sizes too, or nothing.",
 )
-@click.option("--repair", is_flag=True, help="Export once more with what repairs the findings; taken only when it is proved right.")
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Export once more with what repairs the findings; taken only when it is proved right.",
+)
 @sizes_option(_SIZES)
 @output.format_option("Format of the report on stdout, text by default; repeat it with --out.")
 @output.out_option("Folder for report files, Markdown and JSON unless --format says otherwise.")
@@ -108,6 +112,8 @@ def _checked(target: Target, options: dict[str, Any]) -> tuple[Report, str | Non
         return api.check_at(target.model, target.args, **keywords, **options), None
     except Exception as error:
         report = api.last_report()
+        if report is not None and not _same(report, before) and any(m.part == _ASKED for m in report.missing):
+            return report, None  # the sizes are told of after the report
         if report is None or report.error is None or _same(report, before) or _ours(error):
             raise Wrong(told(error, 600)) from error
         if debugging():
