@@ -190,3 +190,17 @@ def test_constants_are_written_where_they_are_used() -> None:
     text = ast.unparse(reduce.inlined(sketch()).definitions)
     assert "x.shape[2] // 7" in text
     assert "self.window" not in text
+
+
+def test_a_branch_that_is_sure_to_be_taken_stands_alone_also_around_the_mark() -> None:
+    start = sketch(
+        "class Model(torch.nn.Module):\n    def forward(self, x, y):\n        if not True:\n            pass\n"
+        "        else:\n            n = x.shape[0]\n        return y * n\n"
+    )
+    forward = reduce.forward_of(start.definitions)
+    assert forward is not None
+    branch = forward.body[0]
+    assert isinstance(branch, ast.If)
+    python_source.mark(branch.orelse[0])
+    assert ast.unparse(reduce.pruned(start).definitions).endswith("n = x.shape[0]\n        return y * n")
+    assert "not True" not in ast.unparse(reduce.pruned(start).definitions)

@@ -146,3 +146,9 @@ def test_branches_that_are_not_run_are_left_out() -> None:
     text = ast.unparse(python_source.only_executed(tree, executed[early.__code__.co_filename]))
     assert "return x + 1" in text
     assert "return x\n" not in text
+
+
+def test_the_innermost_statement_is_marked() -> None:
+    sketch = next(iter(slicer(body, "in a loop", (torch.randn(6, 2),), (torch.randn(10, 2),)).sketches()))
+    marked = [node for node in ast.walk(sketch.definitions) if python_source.is_marked(node)]
+    assert [ast.unparse(node) for node in marked] == ["parts.append(row * 2)"]

@@ -7,7 +7,7 @@ import copy
 import inspect
 import linecache
 import textwrap
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
@@ -19,6 +19,18 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 def mark(node: ast.AST) -> None:
     """Note that the node holds the line that a finding is about; copies of it keep the note."""
     node.about_finding = True  # type: ignore[attr-defined]
+
+
+def mark_line(body: Sequence[ast.stmt], line: int) -> None:
+    """Mark the innermost statement that holds a line, if there is one."""
+    holding = [
+        part
+        for statement in body
+        for part in ast.walk(statement)
+        if isinstance(part, ast.stmt) and part.lineno <= line <= (part.end_lineno or part.lineno)
+    ]
+    if holding:
+        mark(min(holding, key=lambda part: (part.end_lineno or part.lineno) - part.lineno))
 
 
 def is_marked(node: ast.AST) -> bool:

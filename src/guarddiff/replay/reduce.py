@@ -232,9 +232,10 @@ class _Fold(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
         known = _constant(node.test)
-        if known is not None and not _is_marked(node):
-            return (node.body if known else node.orelse) or ast.Pass()
-        return node
+        if known is None or _is_marked(node, below=False):
+            return node
+        kept, dropped = (node.body, node.orelse) if known else (node.orelse, node.body)
+        return node if any(map(_is_marked, dropped)) else (kept or ast.Pass())
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         self.generic_visit(node)

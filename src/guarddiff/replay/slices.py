@@ -150,9 +150,7 @@ class Slicer:
         if not taken.given:
             raise Unwritable("it takes no tensor")
         body = [*taken.constants, *copy.deepcopy(statements)]
-        for index, statement in enumerate(statements):
-            if statement.lineno <= self._pair.line <= (statement.end_lineno or statement.lineno):
-                python_source.mark(body[len(taken.constants) + index])
+        python_source.mark_line(body[len(taken.constants) :], self._pair.line)
         if not isinstance(statements[-1], ast.Return):
             results = self._results(chosen[-1])
             if not results:
