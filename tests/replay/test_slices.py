@@ -152,3 +152,12 @@ def test_the_innermost_statement_is_marked() -> None:
     sketch = next(iter(slicer(body, "in a loop", (torch.randn(6, 2),), (torch.randn(10, 2),)).sketches()))
     marked = [node for node in ast.walk(sketch.definitions) if python_source.is_marked(node)]
     assert [ast.unparse(node) for node in marked] == ["parts.append(row * 2)"]
+
+
+def test_statements_that_were_put_in_have_no_place() -> None:
+    tree = ast.parse("if a:\n    pass\nelse:\n    b = 1\n")
+    branch = tree.body[0]
+    assert isinstance(branch, ast.If)
+    branch.body = [ast.Pass()]
+    python_source.mark_line(tree.body, 4)
+    assert python_source.is_marked(branch.orelse[0])

@@ -27,7 +27,8 @@ def mark_line(body: Sequence[ast.stmt], line: int) -> None:
         part
         for statement in body
         for part in ast.walk(statement)
-        if isinstance(part, ast.stmt) and part.lineno <= line <= (part.end_lineno or part.lineno)
+        if isinstance(part, ast.stmt) and hasattr(part, "lineno")  # a statement of ours has no place
+        if part.lineno <= line <= (part.end_lineno or part.lineno)
     ]
     if holding:
         mark(min(holding, key=lambda part: (part.end_lineno or part.lineno) - part.lineno))
