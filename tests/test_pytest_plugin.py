@@ -90,7 +90,7 @@ def summary(result: Any) -> list[str]:
     lines = [str(line) for line in result.outlines]
     start = next(index for index, line in enumerate(lines) if re.match(r"-+ guarddiff: ", line))
     end = next((i for i, line in enumerate(lines[start + 1 :], start + 1) if re.match(r"(=|-){3,} ", line)), None)
-    return [lines[start].strip("- "), *lines[start + 1 : end]]
+    return [lines[start].strip("- "), *filter(None, lines[start + 1 : end])]
 
 
 # --- warn -----------------------------------------------------------------------------------------------
