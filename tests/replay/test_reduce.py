@@ -204,3 +204,11 @@ def test_a_branch_that_is_sure_to_be_taken_stands_alone_also_around_the_mark() -
     python_source.mark(branch.orelse[0])
     assert ast.unparse(reduce.pruned(start).definitions).endswith("n = x.shape[0]\n        return y * n")
     assert "not True" not in ast.unparse(reduce.pruned(start).definitions)
+
+
+def test_names_for_what_is_used_once() -> None:
+    found = made("a = x * 2\nreturn a + y", reduce.without_names)
+    assert [text.splitlines()[-1].strip() for text in found] == ["return x * 2 + y"]
+    assert made("a = x * 2\nreturn a + a", reduce.without_names) == []
+    (other,) = made("a = x\nb = a + y\nreturn a * b", reduce.without_names)[:1]
+    assert other.endswith("b = x + y\n        return x * b")

@@ -56,6 +56,34 @@ def without_nesting(sketch: Sketch) -> Iterator[Edit]:
                         yield _edit(sketch, "splice", inside, _splice(place, index, inside))
 
 
+def without_names(sketch: Sketch) -> Iterator[Edit]:
+    """A variable replaced by what it holds: another name for something, or what the next statement uses once."""
+    for place, body in enumerate(_bodies(sketch.definitions)):
+        for index, statement in enumerate(body[:-1]):
+            target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+            if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Name) or _is_marked(statement):
+                continue
+            uses = [part for part in ast.walk(body[index + 1]) if _reads(part, target.id)]
+            if isinstance(statement.value, ast.Name) or len(uses) == 1:
+                yield _edit(sketch, "name", [statement], _put_in(place, index, target.id))
+
+
+def _reads(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
+
+
+def _put_in(place: int, index: int, name: str) -> Change:
+    def change(tree: ast.Module) -> None:
+        body = list(_bodies(tree))[place]
+        statement = body.pop(index)
+        value = statement.value if isinstance(statement, ast.Assign) else None
+        for later in body[index:] if isinstance(value, ast.Name) else body[index : index + 1]:
+            for part in [part for part in ast.walk(later) if _reads(part, name)]:
+                _Replace(part, copy.deepcopy(value) if value is not None else part).visit(later)
+
+    return change
+
+
 def without_calls(sketch: Sketch) -> Iterator[Edit]:
     """An expression replaced by a part of it, outer ones first."""
     nodes = list(ast.walk(sketch.definitions))

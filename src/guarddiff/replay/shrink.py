@@ -12,13 +12,14 @@ from guarddiff.replay import reduce as reduce_code
 from guarddiff.replay.script import Given, Sketch, TensorLeaf, mapped
 from guarddiff.replay.workbench import Shown
 
-_ROUNDS = 2
+_ROUNDS = 3
 _EDITS = (
     reduce_code.without_refusals,
     reduce_code.without_ends,
     reduce_code.without_statements,
     reduce_code.without_nesting,
     reduce_code.without_calls,
+    reduce_code.without_names,
 )
 Shows = Callable[[Sketch], Shown | None]
 
@@ -51,13 +52,10 @@ class Shrinker:
         return any(self.keep(candidate) for candidate in candidates)
 
     def sweep(self, edits: Callable[[Sketch], Iterator[reduce_code.Edit]]) -> None:
-        """Make edits until none keeps the difference. One that failed is tried again only after all others."""
-        for _ in range(_ROUNDS):
-            failed: set[str] = set()
-            while self._one_of(edits, failed):
-                pass
-            if not failed:
-                return
+        """Make edits until none keeps the difference; one that failed is not tried again."""
+        failed: set[str] = set()
+        while self._one_of(edits, failed):
+            pass
 
     def _one_of(self, edits: Callable[[Sketch], Iterator[reduce_code.Edit]], failed: set[str]) -> bool:
         for edit in edits(self.best):
@@ -197,9 +195,13 @@ def reduce(shrinker: Shrinker) -> None:
     if not shrinker.best.plain:
         shrinker.keep(replace(shrinker.best, plain=True))
     shrinker.first(_all_small(shrinker.best))
-    for edits in _EDITS:
-        shrinker.sweep(edits)
-    shrinker.keep(reduce_code.inlined(shrinker.best))
+    for _ in range(_ROUNDS):
+        begun = ast.dump(shrinker.best.definitions)
+        for edits in _EDITS:
+            shrinker.sweep(edits)
+        shrinker.keep(reduce_code.inlined(shrinker.best))
+        if ast.dump(shrinker.best.definitions) == begun:
+            break
     if shrinker.best.scope in ("module", "model") and ast.dump(shrinker.best.definitions) != before:
         shrinker.best = replace(shrinker.best, scope="statement")
     sizes(shrinker)
