@@ -71,7 +71,9 @@ def test_the_models_are_written(done: Done[str], folder: Path) -> None:
 
 def test_the_reports_that_are_printed_can_be_loaded(done: Done[str], folder: Path) -> None:
     printed = [Path(line.split(maxsplit=1)[1]) for line in done.stdout.splitlines() if line.startswith("report:")]
-    assert printed == [folder / name / f"guarddiff-report.{suffix}" for name in NAMES for suffix in ("md", "json")]
+    assert printed == [
+        folder / name / f"guarddiff-report.{suffix}" for name in NAMES for suffix in ("md", "json", "html")
+    ]
     reports = [guarddiff.load_report(path) for path in printed if path.suffix == ".json"]
     assert [(report.status, [f.verdict for f in report.findings if f.warns]) for report in reports] == [
         ("specialized", ["confirmed"])

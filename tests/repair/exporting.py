@@ -96,7 +96,8 @@ def difference(file: bytes, function: Callable[..., Any], args: tuple[torch.Tens
     if [(a.shape, a.dtype) for a in got] != [(a.shape, a.dtype) for a in expected]:
         return f"{[(a.shape, a.dtype) for a in got]} in place of {[(a.shape, a.dtype) for a in expected]}"
     half = any(a.dtype == np.float16 for a in expected)
-    tolerance = 2e-3 if half else 2e-6
+    # What one unit in the last place moves differs between processors: grid_sample multiplies it by pixels and slopes.
+    tolerance = 2e-3 if half else 1e-5
     for one, other in zip(got, expected, strict=True):
         if not np.allclose(one, other, rtol=tolerance, atol=tolerance, equal_nan=True):
             return f"values differ by {np.abs(one.astype(float) - other.astype(float)).max()}"

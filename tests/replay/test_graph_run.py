@@ -32,7 +32,7 @@ def test_outputs_with_weights_buffers_constants_and_numbers(program: torch.expor
     x = torch.randn(4, 2)
     done = graph_run.run(program, example(x), [x])
     assert done.outputs is not None
-    assert torch.equal(done.outputs[0], x * 2 + 1.5)
+    torch.testing.assert_close(done.outputs[0], x * 2 + 1.5)
     assert done.outputs[1] == 4
     assert (done.fixed, done.refused, done.raised, done.values) == ("", "", "", {})
 
