@@ -36,7 +36,7 @@ def translated(
 ) -> bytes:
     """The ONNX file made with the translations of ``repairs``; none: plain torch.onnx.export."""
     model = function if isinstance(function, nn.Module) else (One, Two, Three)[len(args) - 1](function)
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(), capture.repairs(repairs):
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(), capture.repairs(repairs, model=model):
         warnings.simplefilter("ignore")
         patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(_copy))
         program = torch.onnx.export(

@@ -10,6 +10,8 @@ from torch.overrides import TorchFunctionMode
 
 from guarddiff.repair import registry
 from guarddiff.repair.registry import Repair
+from guarddiff.repair.shadowing import namespaces, shadowed
+from guarddiff.repair.stand_ins import acting
 
 
 class _Instead(TorchFunctionMode):
@@ -31,15 +33,23 @@ class _Instead(TorchFunctionMode):
 
 
 @contextlib.contextmanager
-def repairs(chosen: Sequence[Repair] | None = None) -> Iterator[None]:
+def repairs(chosen: Sequence[Repair] | None = None, *, model: Any = None) -> Iterator[None]:
     """While this is on, functions of torch that read concrete sizes (``torch.kron``) are replaced by ones that do not,
     in this thread, for ``torch.export`` and ``torch.onnx.export`` calls inside; ``chosen`` None: all there are.
 
+    ``model``: the module, or function, that is exported. In the modules that hold its code, and what that calls by
+    name, ``int``, ``float`` and ``math`` lead to stand-ins that keep sizes open (``int(0.5 * h)``); torch, numpy and
+    the standard library keep theirs. Other threads find the stand-ins too, where they do what the real ones do.
+    ``type(n) is int`` is False in such a module. None: no name is touched, and such numbers stay those of the example.
+
     Results are those of torch's functions. What needs a translation as well is in ``translation_table()``.
     """
-    functions = registry.functions(registry.every() if chosen is None else chosen)
-    if not functions:
-        yield
-        return
-    with _Instead(functions):
+    known = registry.every() if chosen is None else chosen
+    functions, stand_ins = registry.functions(known), registry.stand_ins(known)
+    with contextlib.ExitStack() as on:
+        if stand_ins and model is not None:
+            on.enter_context(acting())
+            on.enter_context(shadowed(namespaces(model), stand_ins))
+        if functions:
+            on.enter_context(_Instead(functions))
         yield

@@ -16,6 +16,8 @@ from guarddiff.core.finding import Finding
 from guarddiff.core.stage import Stage
 
 _PACKAGE = __name__.rpartition(".")[0]
+_MODULES = ("operator", "math", "builtins", "torch")
+"""Modules whose functions stand in captured graphs beside torch's operators."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Repair:
             ``custom_translation_table`` of ``torch.onnx.export`` takes it.
         functions: Function or method of torch to what is called instead while the model is captured; that returns
             ``NotImplemented`` where the original is right.
+        stand_ins: What the model's own code calls (``int``, ``math``, ``math.sqrt``) to what it finds under that name
+            while the model is captured.
         since: First torch release it is for (2, 13).
         before: First torch release it is not for; None for none.
     """
@@ -41,6 +45,7 @@ class Repair:
     stages: tuple[Stage, ...] = ()
     translations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     functions: Mapping[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
+    stand_ins: Mapping[Any, Any] = field(default_factory=dict)
     since: tuple[int, int] = (2, 13)
     before: tuple[int, int] | None = None
 
@@ -123,11 +128,17 @@ def functions(repairs: Sequence[Repair]) -> dict[Callable[..., Any], Callable[..
     return {original: instead for repair in repairs for original, instead in repair.functions.items()}
 
 
+def stand_ins(repairs: Sequence[Repair]) -> dict[Any, Any]:
+    """What a model's own code calls to what it finds under that name while it is captured."""
+    return {original: instead for repair in repairs for original, instead in repair.stand_ins.items()}
+
+
 def _operator(name: str) -> Callable[..., Any] | None:
-    """``aten.squeeze.dim`` or ``operator.floordiv``; None where there is no such operator."""
+    """``aten.squeeze.dim``, or of a module ``operator.floordiv``; None where there is no such operator."""
     holder: Any = torch.ops
-    if name.startswith("operator."):
-        holder, name = import_module("operator"), name.removeprefix("operator.")
+    module = name.partition(".")[0]
+    if module in _MODULES:
+        holder, name = import_module(module), name.partition(".")[2]
     try:
         for part in name.split("."):
             holder = getattr(holder, part)

@@ -14,13 +14,14 @@ import sys
 import sysconfig
 from collections.abc import Container
 from functools import lru_cache
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 import torch.fx.traceback
 
 from guarddiff.core.origin import Origin, SourceLine
+from guarddiff.torch_bridge.calls import number_function
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _DEMO = _PACKAGE + "demo.py"  # its models are user code as any other's
@@ -51,6 +52,10 @@ _DUNDERS = {
     "__iter__": "for",
     "__round__": "round()",
 }
+_BY_CALLS = (_DUNDERS["__index__"], _DUNDERS["__float__"], _DUNDERS["__bool__"])
+"""Questions that functions written in C ask as well: float(), math.sqrt(), max()."""
+_EXTREMES = (_TORCH + os.path.join("_export", "non_strict_utils.py"), "_tensor_min_max")
+"""What torch.export puts in place of max and min."""
 _HOMES = re.compile(r"/|/home/|/Users/|[A-Za-z]:\\\\(Users\\\\)?")
 _CALLS = {"__call__": "_ops.py", "proxy_call": "proxy_tensor.py", "__torch_dispatch__": "fake_tensor.py"}
 """Functions that hold the operator being called, by file."""
@@ -113,6 +118,7 @@ class Moment:
     __slots__ = (
         "asker",
         "branch",
+        "call",
         "chain",
         "dunder",
         "module",
@@ -133,6 +139,7 @@ class Moment:
         self.branch = False
         self.native = False
         self.dunder: str | None = None
+        self.call: tuple[CodeType, int, int, dict[str, Any]] | None = None
         self.op: str | None = None
         self.torch_call: str | None = None
         self.module: Any = None
@@ -154,8 +161,12 @@ class Moment:
         source = source_line(*self.user) if self.user else _from_stack_trace(self.stack_trace)
         rule = source_line(*self.asker) if self.asker and not self.branch else None
         path = self.path if self.path is not None else paths.get(id(self.module))
-        op = self.op or (self.dunder if self.branch else None) or self.torch_call
+        op = self.op or (self._asked_by() if self.branch else None) or self.torch_call
         return Origin(op=op, module_path=path, source=source, rule=rule, node=self.node, branch=self.branch)
+
+    def _asked_by(self) -> str | None:
+        """What asked in the user's own code: a function that makes numbers, else what the question was."""
+        return (number_function(*self.call) if self.call is not None else None) or self.dunder
 
 
 def observe(graph: bool, depth: int = 2) -> Moment:
@@ -226,6 +237,8 @@ def _read_asker(moment: Moment, frame: FrameType) -> None:
     if filename == _TORCH + "_subclasses" + os.sep + "fake_tensor.py" and code.co_name.startswith("<"):
         moment.native = True
         return
+    if (filename, code.co_name) == _EXTREMES:
+        return
     if filename.startswith(_GUARD_MACHINERY):
         if filename == _TORCH + "__init__.py" and code.co_name in _DUNDERS:
             moment.dunder = _DUNDERS[code.co_name]
@@ -233,6 +246,8 @@ def _read_asker(moment: Moment, frame: FrameType) -> None:
     moment.branch = _is_user_frame(frame)
     if moment.branch or filename.startswith(_TORCH):
         moment.asker = (filename, frame.f_lineno, code.co_name)
+    if moment.branch and moment.dunder in _BY_CALLS:
+        moment.call = (code, frame.f_lasti, frame.f_lineno, frame.f_globals)
     moment.traced = filename.startswith(_DYNAMO) and code.co_name == "evaluate_expr"
 
 
