@@ -1,4 +1,4 @@
-"""patches/onnxscript-floor-division: sizes rounded towards zero with the installed onnxscript, floored with the patch."""
+"""patches/onnxscript-floor-division: sizes are truncated with the installed onnxscript, floored with the patch."""
 
 from __future__ import annotations
 
