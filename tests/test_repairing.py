@@ -185,3 +185,93 @@ def test_raise_is_for_what_remains(monkeypatch: pytest.MonkeyPatch) -> None:
         guarddiff.check(
             Plain().eval(), (X,), dynamic_shapes=SHAPES, verbose=False, dynamo=True, repair=True, on_finding="raise"
         )
+
+
+class Resized(nn.Module):
+    """Adds a row where the number of rows is odd: nothing that is right at both is known from an even example."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = x.shape[0] // 2 * 2
+        half = x[:rows]
+        if half.shape[0] != x.shape[0]:
+            half = nn.functional.interpolate(half[None, None], size=tuple(x.shape))[0, 0]
+        return half + x
+
+
+class Either(nn.Module):
+    """Two branches with different results: no example will do."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] % 2 == 0 else x + 1
+
+
+def test_another_example_takes_the_branch_that_is_right_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    known(monkeypatch)
+    report = check(Resized())
+    assert report.repair is not None
+    assert report.repair.returned
+    assert report.repair.names == ("another example",)
+    assert report.status == "clean"
+    (finding,) = [f for f in report.findings if f.repaired]
+    assert finding.repair is not None
+    assert finding.repair.startswith("another example: exported at x ")
+    for rows in (1, 2, 4, 5, 9):
+        x = torch.randn(rows, 3) if rows > 1 else torch.randn(4, 3)
+        assert torch.allclose(run(report.program, x), Resized()(x), atol=1e-6)
+
+
+def test_another_example_that_is_wrong_where_the_first_was_right_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    known(monkeypatch)
+    report = check(Either())
+    assert report.status == "specialized"
+    assert report.repair is None
+    assert torch.allclose(run(report.program, X), X * 2)
+
+
+def test_what_the_example_fixed_at_one_is_open_with_another_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Encoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.encoder(x)
+
+    known(monkeypatch)
+    model = Encoder().eval()
+    report = guarddiff.check(
+        model,
+        (torch.randn(1, 3, 4),),
+        dynamic_shapes=({0: Dim.AUTO, 1: Dim.AUTO},),
+        verbose=False,
+        on_finding="ignore",
+        dynamo=True,
+        repair=True,
+    )
+    assert report.repair is not None, report.missing
+    assert report.repair.returned, report.repair.reason
+    for shape in ((1, 3, 4), (2, 3, 4), (3, 6, 4)):
+        x = torch.randn(shape)
+        assert torch.allclose(run(report.program, x), model(x), atol=1e-5)
+
+
+def test_what_leaves_no_guard_is_looked_for_and_repaired() -> None:
+    class Repeated(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x.repeat_interleave(y.shape[0], dim=0)
+
+    report = guarddiff.check(
+        Repeated(),
+        (torch.randn(1, 3), X),
+        dynamic_shapes=({0: Dim.AUTO}, {0: Dim.AUTO}),
+        verbose=False,
+        on_finding="ignore",
+        dynamo=True,
+        repair=True,
+    )
+    assert report.repair is not None
+    assert report.repair.returned
+    assert report.status == "clean"
+    (finding,) = report.findings
+    assert (finding.stage, finding.op, finding.repaired) == ("translate", "aten.repeat_interleave.self_int", True)

@@ -41,9 +41,11 @@ def export(
             SpecializationError before the model file is written, ``ignore`` only fills the report.
         replay: ``findings`` (default) runs what breaks a guard that was found; ``full`` also runs the whole model
             at further sizes, which finds faults that leave no guard; ``off`` runs nothing.
-        repair: Whether to hand back a repaired model. The model is exported once more with what mends its
-            findings, and takes the first one's place when it agrees with eager PyTorch at the counterexamples and
-            at further sizes; else it is torch's, and the warnings stand. ``report.repair`` tells what was done.
+        repair: Whether to hand back a repaired model. Torch's own is run at further sizes too, as with
+            ``replay="full"``. Then the model is exported again with what mends its findings, and where that does not
+            do, with other example sizes. The repaired one is taken when it agrees with eager PyTorch at the
+            counterexamples and at further sizes; else it is torch's, and the warnings stand. ``report.repair`` tells
+            what was done.
         report_to: Folder for ``guarddiff-report.md`` and ``.json``; None writes none. A report that can't be
             written is told in the log and never fails the export.
         kwargs: Keyword arguments of ``torch.onnx.export``. ``dynamo=False`` leaves no guards: with

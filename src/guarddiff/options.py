@@ -32,6 +32,12 @@ class Options:
         """Whether ladders and reproductions are made: with ``replay="full"``, and for a report that is written."""
         return self.replay == "full" or (self.replay == "findings" and self.report_to is not None)
 
+    @property
+    def searches(self) -> bool:
+        """Whether the whole model is run at further sizes: with ``replay="full"``, and before a repair, which has to
+        mend what leaves no guard as well."""
+        return self.replay == "full" or (self.repair and self.replay == "findings")
+
     def __post_init__(self) -> None:
         _choice("on_finding", self.on_finding, get_args(OnFinding))
         _choice("replay", self.replay, get_args(Replay))

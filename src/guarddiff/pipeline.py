@@ -42,10 +42,11 @@ class Pipeline:
     def __init__(self, options: Options, call: legacy.Call | None = None) -> None:
         self.options = options
         self._call = call
-        self.recording = Recording(on_program=self._on_program, keep_unoptimized=options.thorough)
+        self.recording = Recording(on_program=self._on_program, keep_unoptimized=options.thorough or options.searches)
         self.wrong_sizes = ""
         self.report: Report | None = None
         self._instead: Any = None
+        self._job: proving.Job | None = None
         self._missing: list[Missing] = []
 
     def finish(self, error: BaseException | None = None) -> Report:
@@ -77,7 +78,9 @@ class Pipeline:
 
     def _repair(self, report: Report) -> None:
         findings = list(report.findings)
-        run = partial(repairing.repair, self.recording, findings, self.options, self._guarded)
+        if self._job is None:
+            return
+        run = partial(repairing.repair, self._job, findings, report.tries, self._guarded)
         done = self._guarded("the repair", run, repairing.Repaired(findings))
         report.findings, report.repair = tuple(done.findings), done.outcome
         if done.program is not None:
@@ -132,7 +135,7 @@ class Pipeline:
         report.changes = tuple(found.changes)
         self._missing += [Missing("the dimension of a guard", text) for text in found.unplaced]
         report.notes = self._guarded("the notes", lambda: notes.fixed_outputs(evidence), ())
-        job = proving.Job(recording, evidence, inputs, found, self.options)
+        self._job = job = proving.Job(recording, evidence, inputs, found, self.options)
         kept = proving.Proved(found.findings)
         proved = self._guarded("the verdicts", lambda: proving.prove(job, self._guarded), kept)
         findings, report.tries = proved.findings, proved.tries

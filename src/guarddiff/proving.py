@@ -37,13 +37,15 @@ class Guarded(Protocol):
 
 @dataclass(frozen=True)
 class Job:
-    """One export's findings, and what is needed to prove them."""
+    """One export's findings, and what is needed to prove them. ``verdicts_only``: no ladders, reproductions and
+    listings, whatever the options ask for."""
 
     recording: Recording
     evidence: Evidence
     inputs: evidence_of.Inputs
     found: Attribution
     options: Options
+    verdicts_only: bool = False
 
 
 @dataclass
@@ -64,7 +66,7 @@ def prove(job: Job, guarded: Guarded, prover: replay.Prover | None = None) -> Pr
     findings, options = job.found.findings, job.options
     if options.replay == "off":
         return Proved(_because(findings, 'replay="off": nothing was run'))
-    if not findings and options.replay != "full" and not options.sizes:
+    if not findings and not options.searches and not options.sizes:
         return Proved(findings)
     prover = prover or prover_of(job)
     if prover is None:
@@ -72,6 +74,9 @@ def prove(job: Job, guarded: Guarded, prover: replay.Prover | None = None) -> Pr
     proved = Proved([_specialized_before(job, finding) for finding in prover.prove(findings)])
     if job.recording.program is not None:
         _search(job, prover, proved, guarded)
+    proved.tries = tuple(prover.tries)
+    if job.verdicts_only:
+        return proved
     if options.thorough:
         climb = partial(_with_ladders, proved.findings, prover)
         proved.findings = guarded("the stage ladders", climb, proved.findings)
@@ -84,12 +89,12 @@ def prove(job: Job, guarded: Guarded, prover: replay.Prover | None = None) -> Pr
 
 
 def _search(job: Job, prover: replay.Prover, proved: Proved, guarded: Guarded) -> None:
-    """The whole model at the user's own sizes, and with ``replay="full"`` at further ones."""
+    """The whole model at the user's own sizes, and where the options ask for it at further ones."""
     own, proved.wrong_sizes = sizes.named(job.options.sizes, prover.dims, prover.sizes)
     if proved.wrong_sizes:
         proved.missing.append(Missing("the sizes that were asked for", proved.wrong_sizes))
     own += prover.astray
-    further = job.options.replay == "full"
+    further = job.options.searches
     if not own and not further:
         return
     run = partial(search.search, prover, proved.findings, job.found.small, own, further)

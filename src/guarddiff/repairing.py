@@ -3,21 +3,51 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
+
+import torch
 
 from guarddiff import proving
 from guarddiff.analysis import attribute
 from guarddiff.core.finding import Finding
-from guarddiff.core.proof import Repair
+from guarddiff.core.proof import Repair, Try, TryState
 from guarddiff.options import Options
 from guarddiff.repair import capture, registry
+from guarddiff.replay import another
 from guarddiff.replay import prove as replay
 from guarddiff.replay.run import one_line
 from guarddiff.torch_bridge import evidence as evidence_of
 from guarddiff.torch_bridge import replaying
 from guarddiff.torch_bridge.record import Recording
+
+MOST_EXAMPLES = 3
+_ANOTHER = "another example"
+_HOW = "exported at {}, where what the first example decided is decided otherwise; it is right at both"
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way to export again: with ``repairs``, at the shapes of ``example`` (None: the user's own example)."""
+
+    repairs: tuple[registry.Repair, ...]
+    example: another.Shapes | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*(repair.name for repair in self.repairs), *([_ANOTHER] if self.example is not None else ()))
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        return (*(repair.way for repair in self.repairs), *([self.how] if self.example is not None else ()))
+
+    @property
+    def how(self) -> str:
+        """What the other example is, in words."""
+        shapes = (f"{name} {'×'.join(map(str, shape))}" for name, shape in (self.example or {}).items())
+        return _HOW.format(", ".join(shapes))
 
 
 @dataclass
@@ -28,29 +58,31 @@ class Repaired:
     outcome: Repair | None = None
     program: Any = None
 
-
-def repair(recording: Recording, findings: Sequence[Finding], options: Options, guarded: proving.Guarded) -> Repaired:
-    """Export again with the repairs that the findings call for; the result takes the first one's place when it agrees
-    with eager PyTorch at the counterexamples and nothing that was right is wrong."""
-    told = [_told(finding) for finding in findings]
-    chosen = _chosen(findings)
-    if not chosen or recording.program is None:
-        return Repaired(told)
-    names, ways = tuple(r.name for r in chosen), tuple(r.way for r in chosen)
-    try:
-        again = Recording(keep_unoptimized=True)
-        with capture.repairs(chosen):
-            program = replaying.export_otherwise(recording, registry.translation_table(chosen), again)
-    except Exception as error:
-        outcome = Repair(False, names, ways, (), f"the repaired export raised ({one_line(error)})")
-        return Repaired(told, outcome)
-    again.program = program
-    return guarded("the repair", lambda: _judged(again, told, chosen, options, guarded), Repaired(told))
+    @property
+    def remaining(self) -> list[Finding]:
+        """The findings that still warn."""
+        return [finding for finding in self.findings if finding.warns]
 
 
-def _chosen(findings: Sequence[Finding]) -> list[registry.Repair]:
-    found = [repair for finding in findings if finding.warns for repair in registry.for_finding(finding)]
-    return list({repair.name: repair for repair in found}.values())
+def repair(job: proving.Job, findings: Sequence[Finding], tries: Sequence[Try], guarded: proving.Guarded) -> Repaired:
+    """Export again with the repairs that the findings call for, and where that does not do, with another example; the
+    result takes the first one's place when it agrees with eager PyTorch wherever torch's own did (``tries``) and at the
+    counterexamples, and nothing new is wrong. Where no finding is to remain, it has to agree at every size that was
+    tried on the way, with whatever program: else one would be found that happens to pass its own tries."""
+    told = Repaired([_told(finding) for finding in findings])
+    if job.recording.program is None or not told.remaining:
+        return told
+    work = _Work(job, told.findings, tries)
+    best: Repaired | None = None
+    for way in work.ways():
+        done = guarded("the repair", lambda way=way: work.attempt(way, guarded), told)  # type: ignore[misc]
+        if best is None or (done.program is not None and len(done.remaining) < len(best.remaining)):
+            best = done
+        if done.program is not None and not done.remaining:
+            break
+    if best is None or (best.outcome is not None and not best.outcome.returned and best.outcome.names == (_ANOTHER,)):
+        return told
+    return best
 
 
 def _told(finding: Finding) -> Finding:
@@ -65,52 +97,103 @@ def _told(finding: Finding) -> Finding:
     return dataclasses.replace(finding, repair=text)
 
 
-def _judged(
-    again: Recording,
-    findings: list[Finding],
-    chosen: Sequence[registry.Repair],
-    options: Options,
-    guarded: proving.Guarded,
-) -> Repaired:
-    names, ways = tuple(r.name for r in chosen), tuple(r.way for r in chosen)
+class _Work:
+    """One export's ways of being repaired. ``tries``: what was run with torch's own model."""
 
-    def refused(why: str, prover: replay.Prover | None = None) -> Repaired:
-        tries = tuple(prover.tries) if prover is not None else ()
-        return Repaired(findings, Repair(False, names, ways, tries, why))
+    def __init__(self, job: proving.Job, findings: Sequence[Finding], tries: Sequence[Try]) -> None:
+        self._job = job
+        self._findings = list(findings)
+        self._prover = proving.prover_of(job)
+        own = [self._prover.example.shapes] if self._prover is not None else []
+        self._right = [*own, *_sizes(tries, "agrees")]
+        self._wrong = _sizes(tries, "differs")
 
-    evidence, inputs = evidence_of.build(again)
-    found = attribute.attribute(evidence)
-    full = Options(on_finding="ignore", replay="full", sizes=options.sizes)
-    job = proving.Job(again, evidence, inputs, found, full)
-    prover = proving.prover_of(job)
-    if prover is None:
-        return refused("there are no example inputs to run it with")
-    base = prover.baseline()
-    if base.state != "agrees":
-        return refused(f"the repaired model is not right at the example's sizes: {replay.at_example(base)}", prover)
-    right = [_repaired(finding, prover) for finding in findings]
-    if not any(finding.repaired for finding in right):
-        return refused("the repaired model differs from eager PyTorch at the counterexamples too", prover)
-    proved = proving.prove(job, guarded, prover)
-    new = [f for f in proved.findings if f.verdict == "confirmed" and not _known(f, right)]
-    if new:
-        return refused("the repaired model is wrong at further sizes", prover)
-    if proved.missing:
-        return refused(f"the repaired model could not be tried: {proved.missing[0].why}", prover)
-    agreed = sum(made.state == "agrees" for made in proved.tries)
-    reason = f"it agrees with eager PyTorch at the counterexamples and at all {agreed} sizes at which both ran"
-    if any(finding.warns for finding in right):
-        reason += ", but for the findings that remain"
-    return Repaired(right, Repair(True, names, ways, proved.tries, reason), again.program)
+    def ways(self) -> Iterator[_Way]:
+        """With the repairs that are known, at the user's own example first."""
+        found = [known for finding in self._findings if finding.warns for known in registry.for_finding(finding)]
+        chosen = tuple({known.name: known for known in found}.values())
+        if chosen:
+            yield _Way(chosen)
+        for shapes in islice(self._examples(), MOST_EXAMPLES):
+            yield _Way(chosen, shapes)
+
+    def _examples(self) -> Iterator[another.Shapes]:
+        """Shapes to export at that eager PyTorch accepts."""
+        prover = self._prover
+        if prover is None or isinstance(self._job.recording.model, torch.export.ExportedProgram):
+            return
+        loud = [finding for finding in self._findings if finding.warns]
+        for shapes in another.examples(loud, prover.dims, prover.declared, prover.sizes, prover.example.shapes):
+            if prover.attempt_at(shapes).state in ("agrees", "differs"):
+                yield shapes
+
+    def attempt(self, way: _Way, guarded: proving.Guarded) -> Repaired:
+        """The export in this way, and whether it can be taken."""
+        recording = self._job.recording
+        again = Recording(keep_unoptimized=True)
+        example = None
+        if way.example is not None and self._prover is not None:
+            given = self._prover.example
+            example = given.call(given.at(way.example))
+        try:
+            with capture.repairs(way.repairs):
+                table = registry.translation_table(way.repairs)
+                program = replaying.export_otherwise(recording, table, again, example)
+        except Exception as error:
+            outcome = Repair(False, way.names, way.ways, (), f"the repaired export raised ({one_line(error)})")
+            return Repaired(list(self._findings), outcome)
+        again.program = program
+        done = self._judged(again, way, guarded)
+        if done.outcome is not None:
+            self._wrong += _sizes(done.outcome.tries, "differs")
+        return done
+
+    def _judged(self, again: Recording, way: _Way, guarded: proving.Guarded) -> Repaired:
+        def refused(why: str, prover: replay.Prover | None = None) -> Repaired:
+            tries = tuple(prover.tries) if prover is not None else ()
+            return Repaired(list(self._findings), Repair(False, way.names, way.ways, tries, why))
+
+        evidence, inputs = evidence_of.build(again)
+        found = attribute.attribute(evidence)
+        full = Options(on_finding="ignore", replay="full", sizes=self._job.options.sizes)
+        job = proving.Job(again, evidence, inputs, found, full, verdicts_only=True)
+        prover = proving.prover_of(job)
+        if prover is None:
+            return refused("there are no example inputs to run it with")
+        base = prover.baseline()
+        if base.state != "agrees":
+            return refused(f"the repaired model is not right at the example's sizes: {replay.at_example(base)}", prover)
+        if any(prover.attempt_at(shapes).state == "differs" for shapes in self._right):
+            return refused("the repaired model is wrong at sizes at which torch's own is right", prover)
+        right = [self._repaired(finding, prover, way) for finding in self._findings]
+        if not any(finding.repaired for finding in right):
+            return refused("the repaired model differs from eager PyTorch at the counterexamples too", prover)
+        proved = proving.prove(job, guarded, prover)
+        new = [f for f in proved.findings if f.verdict == "confirmed" and not _known(f, right)]
+        remaining = any(finding.warns for finding in right)
+        if new or (not remaining and any(prover.attempt_at(shapes).state == "differs" for shapes in self._wrong)):
+            return refused("the repaired model is wrong at further sizes", prover)
+        if proved.missing:
+            return refused(f"the repaired model could not be tried: {proved.missing[0].why}", prover)
+        agreed = sum(made.state == "agrees" for made in prover.tries)
+        reason = f"it agrees with eager PyTorch at the counterexamples and at all {agreed} sizes at which both ran"
+        if remaining:
+            reason += ", but for the findings that remain"
+        return Repaired(right, Repair(True, way.names, way.ways, tuple(prover.tries), reason), again.program)
+
+    def _repaired(self, finding: Finding, prover: replay.Prover, way: _Way) -> Finding:
+        """The finding, marked as repaired where the repaired model agrees with eager PyTorch at its counterexample."""
+        known = registry.for_finding(finding)
+        if not finding.warns or finding.counterexample is None or not (known or way.example):
+            return finding
+        if prover.attempt_at(dict(finding.counterexample.sizes)).state != "agrees":
+            return finding
+        text = finding.repair if known else f"{_ANOTHER}: {way.how}"
+        return dataclasses.replace(finding, repaired=True, repair=text)
 
 
-def _repaired(finding: Finding, prover: replay.Prover) -> Finding:
-    """The finding, marked as repaired where the repaired model agrees with eager PyTorch at its counterexample."""
-    if not finding.warns or not registry.for_finding(finding) or finding.counterexample is None:
-        return finding
-    if prover.attempt_at(dict(finding.counterexample.sizes)).state != "agrees":
-        return finding
-    return dataclasses.replace(finding, repaired=True)
+def _sizes(tries: Sequence[Try], state: TryState) -> list[another.Shapes]:
+    return [dict(made.sizes) for made in tries if made.scope == "model" and made.state == state]
 
 
 def _known(finding: Finding, before: Sequence[Finding]) -> bool:

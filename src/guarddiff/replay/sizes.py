@@ -75,6 +75,11 @@ def keeps_others(point: Point, finding: Finding, findings: Sequence[Finding]) ->
     return not any(_broken(other.guards, point) for other in findings if other is not finding)
 
 
+def breaks(point: Point, finding: Finding) -> bool:
+    """Whether the point breaks a guard of the finding; True where none can be evaluated there."""
+    return _broken(finding.guards, point)
+
+
 def _spread(points: list[Point], variables: list[str], example: Mapping[str, int], limit: int) -> list[Point]:
     """At most ``limit`` points; the last places go to points with a size of 1, which many models treat apart."""
 

@@ -57,15 +57,21 @@ def export_again(
 
 
 def export_otherwise(
-    recording: Recording, translations: Mapping[Callable[..., Any], Callable[..., Any]], into: Recording
+    recording: Recording,
+    translations: Mapping[Callable[..., Any], Callable[..., Any]],
+    into: Recording,
+    example: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
 ) -> Any:
-    """The recorded export once more, with other translations of some operators; what happens is recorded ``into``.
+    """The recorded export once more, with other translations of some operators and other example inputs (args, kwargs;
+    None: the user's own); what happens is recorded ``into``.
 
     Translations of the user's own stay. Raises what the exporter raises, and LookupError where the call was not seen.
     """
     if recording.core_call is None or recording.registry is None:
         raise LookupError("the exporter's call was not seen")
     args, kwargs = recording.core_call
+    if example is not None:
+        args, kwargs = args[:1], {**kwargs, "args": example[0], "kwargs": example[1]}
     registry = copy.copy(recording.registry)
     registry.functions = {target: list(known) for target, known in recording.registry.functions.items()}
     for operator, function in translations.items():
