@@ -15,7 +15,11 @@ SECONDS = 240
 
 
 def link(source: Path, target: Path) -> None:
-    """A copy of the folder ``source`` whose files are hard links, or copies where the disk is another one."""
+    """A copy of the folder ``source`` whose files are hard links, or copies where the disk is another one.
+
+    Byte code comes along (compiling torch anew takes longer than most tests): that of a patched file is out of date,
+    and no Python that is run here writes any.
+    """
 
     def one(origin: str, copy: str) -> str:
         try:
@@ -24,7 +28,7 @@ def link(source: Path, target: Path) -> None:
             shutil.copy2(origin, copy)
         return copy
 
-    shutil.copytree(source, target, copy_function=one, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(source, target, copy_function=one, symlinks=True)
 
 
 def git_apply(diff: Path, root: Path, *options: str) -> None:
