@@ -23,8 +23,17 @@ pytestmark = pytest.mark.usefixtures("no_reproductions")
 
 @pytest.fixture(scope="module", autouse=True)
 def shared_registry() -> Iterator[None]:
+    built = functools.cache(ONNXRegistry.from_torchlib)
+
+    def copy(*args: Any, **kwargs: Any) -> ONNXRegistry:
+        """torch writes custom translations into the registry that it is given."""
+        own = ONNXRegistry()
+        own._opset_version = built(*args, **kwargs).opset_version
+        own.functions = {target: list(known) for target, known in built(*args, **kwargs).functions.items()}
+        return own
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
+        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(copy))
         yield
 
 
@@ -143,6 +152,17 @@ def test_a_refusal_is_told_in_the_finding(monkeypatch: pytest.MonkeyPatch) -> No
     known(monkeypatch, refusals=(Refusal(("linspace",), "there is no such ONNX form", "use torch.arange"),))
     (finding,) = [f for f in check(Plain()).findings if f.warns]
     assert finding.repair == "there is no such ONNX form; use torch.arange"
+    assert not finding.repairable
+
+
+def test_without_repair_the_finding_says_that_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    known(monkeypatch, by(right))
+    report = guarddiff.check(Plain().eval(), (X,), dynamic_shapes=SHAPES, verbose=False, on_finding="ignore")
+    (finding,) = [f for f in report.findings if f.warns]
+    assert finding.repair == "linspace by size: counts up at run time"
+    assert finding.repairable
+    (tried,) = check(Plain()).findings
+    assert not tried.repairable
 
 
 def test_a_clean_model_is_torchs_own(monkeypatch: pytest.MonkeyPatch) -> None:

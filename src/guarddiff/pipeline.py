@@ -82,7 +82,8 @@ class Pipeline:
             return
         run = partial(repairing.repair, self._job, findings, report.tries, self._guarded)
         done = self._guarded("the repair", run, repairing.Repaired(findings))
-        report.findings, report.repair = tuple(done.findings), done.outcome
+        report.findings = tuple(dataclasses.replace(finding, repairable=False) for finding in done.findings)
+        report.repair = done.outcome
         if done.program is not None:
             self._instead = report.program = done.program
         elif any(f.warns for f in findings) and done.outcome is None:
@@ -141,7 +142,8 @@ class Pipeline:
         findings, report.tries = proved.findings, proved.tries
         self._missing += proved.missing
         self.wrong_sizes = proved.wrong_sizes
-        report.findings = tuple(self._guarded("the ONNX nodes", lambda: self._with_nodes(findings), findings))
+        findings = self._guarded("the ONNX nodes", lambda: self._with_nodes(findings), findings)
+        report.findings = tuple(self._guarded("the known repairs", lambda: repairing.told(findings), findings))
         return report
 
     def _bare(self) -> Report:

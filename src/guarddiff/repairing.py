@@ -69,29 +69,33 @@ def repair(job: proving.Job, findings: Sequence[Finding], tries: Sequence[Try], 
     result takes the first one's place when it agrees with eager PyTorch wherever torch's own did (``tries``) and at the
     counterexamples, and nothing new is wrong. Where no finding is to remain, it has to agree at every size that was
     tried on the way, with whatever program: else one would be found that happens to pass its own tries."""
-    told = Repaired([_told(finding) for finding in findings])
-    if job.recording.program is None or not told.remaining:
-        return told
-    work = _Work(job, told.findings, tries)
+    first = Repaired(list(findings))
+    if job.recording.program is None or not first.remaining:
+        return first
+    work = _Work(job, first.findings, tries)
     best: Repaired | None = None
     for way in work.ways():
-        done = guarded("the repair", lambda way=way: work.attempt(way, guarded), told)  # type: ignore[misc]
+        done = guarded("the repair", lambda way=way: work.attempt(way, guarded), first)  # type: ignore[misc]
         if best is None or (done.program is not None and len(done.remaining) < len(best.remaining)):
             best = done
         if done.program is not None and not done.remaining:
             break
     if best is None or (best.outcome is not None and not best.outcome.returned and best.outcome.names == (_ANOTHER,)):
-        return told
+        return first
     return best
 
 
+def told(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, each that warns with what can be done about it."""
+    return [_told(finding) for finding in findings]
+
+
 def _told(finding: Finding) -> Finding:
-    """The finding with what can be done about it."""
-    if not finding.warns:
+    if not finding.warns or finding.stage == "run":
         return finding
     known = registry.for_finding(finding)
     if known:
-        return dataclasses.replace(finding, repair=f"{known[0].name}: {known[0].way}")
+        return dataclasses.replace(finding, repair=f"{known[0].name}: {known[0].way}", repairable=True)
     refusal = registry.refusal_of(finding)
     text = f"{refusal.why}; {refusal.way_out}" if refusal is not None else None
     return dataclasses.replace(finding, repair=text)

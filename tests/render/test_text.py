@@ -325,3 +325,10 @@ def test_colour_on_a_terminal_only(
 def test_build_details_are_left_to_the_filing() -> None:
     text = render(ReportData(environment={"torch": "2.14.1", "cuda_build": "12.8", "os": "Debian"}))
     assert text.endswith("Environment: torch 2.14.1\n")
+
+
+def test_a_known_repair_is_the_next_move() -> None:
+    shown = dataclasses.replace(finding("adaptive_pool"), repair="pooling: windows at run time", repairable=True)
+    assert "repair=True, which knows another way (pooling)" in moves.next_move(shown)
+    assert "repair=True" in warning_text(shown)
+    assert "repair=True" not in moves.next_move(dataclasses.replace(shown, repairable=False))

@@ -66,6 +66,7 @@ class Finding:
         ladder: Each stage's program at the counterexample's sizes; None where it was not run.
         reproduction: A small script that shows the difference; None where none was looked for.
         decomposition: The operator before and after the stage; None where it is not known.
+        repairable: Whether ``repair=True`` knows something that may mend it: ``repair`` says what.
         repaired: Whether the returned model was repaired and is right at the counterexample.
     """
 
@@ -84,6 +85,7 @@ class Finding:
     reproduction: Reproduction | None = None
     decomposition: Decomposition | None = None
     repaired: bool = False
+    repairable: bool = False
 
     @property
     def warns(self) -> bool:

@@ -66,6 +66,9 @@ def _try_it(finding: Finding) -> str:
 def _avoid_it(finding: Finding) -> str:
     """What to do about a confirmed finding."""
     proof = finding.counterexample
+    if finding.repairable:
+        name = clean((finding.repair or "").partition(":")[0], 80)
+        return f"{_keep(finding)}export with repair=True, which knows another way ({name}) and proves the result."
     if finding.stage == "translate":
         return f"{_keep(finding)}write this operator in another way; no guard tells of it."
     if finding.stage == "optimize":

@@ -1,4 +1,4 @@
-"""repeat_interleave by a count that is a size: torchlib expands the dimension itself in place of a new one beside it."""
+"""repeat_interleave by a count that is a size: torchlib expands the dimension itself, not a new one beside it."""
 
 from __future__ import annotations
 

@@ -87,11 +87,6 @@ REPAIRS = (
 
 REFUSALS = (
     Refusal(
-        ops=("aten.unbind.*", "unbind"),
-        why="the model holds the code of every piece once, and there are as many pieces as the size says",
-        way_out=_WAY_OUT,
-    ),
-    Refusal(
         ops=("aten.split.*", "split"),
         why="the number of pieces depends on the size, and a model's number of results is fixed",
         way_out=_WAY_OUT,
