@@ -13,7 +13,7 @@ import torch
 from onnxscript import ir
 
 from guarddiff.core.stage import Stage
-from guarddiff.repair import stand_ins
+from guarddiff.repair import scales, stand_ins
 from guarddiff.repair.registry import Repair
 from guarddiff.repair.symbolic import any_symbolic
 from guarddiff.repair.windows import op
@@ -129,7 +129,7 @@ def local_scalar(tensor: Any) -> Any:
         return op.Cast(first, to=ir.DataType.BOOL)
     if not tensor.dtype.is_floating_point():
         return op.Cast(first, to=_INT)
-    return _shown(op.Cast(first, to=_DOUBLE))
+    return _shown(first) if tensor.dtype == _DOUBLE else op.Cast(first, to=_FLOAT)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Any:
@@ -154,12 +154,13 @@ def _stacked(data: Any, dtype: torch.dtype, device: Any) -> Any:
     return torch.scalar_tensor(data, dtype=dtype, device=device)
 
 
+_TAKERS = ("interpolate", "scaled_dot_product_attention", "pow", "__pow__")
 _STAGES: tuple[Stage, ...] = ("declare", "capture")
 
 REPAIRS = (
     Repair(
         name="sizes turned into numbers",
-        ops=("int()", "float()", "max()", "min()", "math.*()", "as_tensor"),
+        ops=("int()", "float()", "max()", "min()", "math.*()", "as_tensor", *_TAKERS),
         way="int(), float(), max(), min() and functions of math keep the size open; what they give is worked out in 64"
         " bits when the model runs",
         stages=_STAGES,
@@ -184,7 +185,7 @@ REPAIRS = (
             "aten.scalar_tensor.default": scalar_tensor,
             "aten._local_scalar_dense.default": local_scalar,
         },
-        functions={torch.as_tensor: as_tensor},
+        functions={torch.as_tensor: as_tensor, **scales.FUNCTIONS},
         stand_ins=stand_ins.STAND_INS,
     ),
 )
