@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from math import sqrt as root
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import onnx
 import pytest
 import torch
-from tests.repair.exporting import rand
+from tests.repair.exporting import DYNAMIC, difference, rand
 from tests.repair.translating import check_translated, plain_fault, translated
+from torch import nn
 
+import guarddiff
 from guarddiff.repair import numbers, registry
 
 REPAIRS = numbers.REPAIRS
@@ -136,3 +139,38 @@ def test_a_loop_over_a_size_calls_for_nothing_here() -> None:
 @pytest.mark.parametrize("data", [[1, 2.5], (1, 2), torch.Size((2, 3)), 3, [True], torch.ones(2)])
 def test_as_tensor_without_open_sizes_is_torchs_own(data: Any) -> None:
     assert numbers.as_tensor(data) is NotImplemented
+
+
+class Head(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, : int(0.29 * x.shape[1])] / math.sqrt(x.shape[1])
+
+
+class Scaled(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x / math.sqrt(x.shape[1])
+
+
+@pytest.mark.parametrize(
+    ("model", "sizes"),
+    [(Head(), {0: DYNAMIC, 1: DYNAMIC}), (Head(), {0: "batch", 1: "length"}), (Scaled(), {0: "batch", 1: "length"})],
+)
+def test_the_public_calls(model: nn.Module, sizes: dict[int, Any]) -> None:
+    """What torch.onnx.export refuses, or fixes at the example, by all repairs there are."""
+    with warnings.catch_warnings(), guarddiff.repairs(model=model):
+        warnings.simplefilter("ignore")
+        table = guarddiff.translation_table()
+        program = torch.onnx.export(
+            model, (rand(2, 14),), dynamic_shapes=(sizes,), custom_translation_table=table, verbose=False
+        )
+    for shape in ((2, 14), (3, 100), (1, 7)):
+        x = rand(*shape)
+        assert difference(program.model_proto.SerializeToString(), model, (x,)) is None
+
+
+def test_strict_capture_needs_no_stand_ins() -> None:
+    sizes = {0: DYNAMIC, 1: DYNAMIC}
+    with guarddiff.repairs():
+        captured = torch.export.export(Head(), (rand(2, 14),), dynamic_shapes=(sizes,), strict=True)
+    program = torch.onnx.export(captured, custom_translation_table=guarddiff.translation_table(), verbose=False)
+    assert difference(program.model_proto.SerializeToString(), Head(), (rand(3, 100),)) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -57,6 +58,21 @@ class MaxOverAll(nn.Module):
 class Half(nn.Module):
     def forward(self, x):
         return x[:, : int(x.shape[1] * 0.5)]
+
+
+class Root(nn.Module):
+    def forward(self, x):
+        return x / math.sqrt(x.shape[1])
+
+
+class Float(nn.Module):
+    def forward(self, x):
+        return x * float(x.shape[1])
+
+
+class Greatest(nn.Module):
+    def forward(self, x):
+        return x * max(x.shape[1] * 0.5, 2)
 
 
 class Branch(nn.Module):
@@ -221,6 +237,9 @@ CASES: dict[str, Case] = {
     "kron_named": Case(Kron, _shapes((2, 3), (4, 5)), {"dynamic_shapes": ({0: Dim("rows")}, {1: Dim("columns")})}),
     "max_over_all": Case(MaxOverAll, _shapes((2, 3, 7)), {"dynamic_shapes": ({0: AUTO, 2: AUTO},)}),
     "half": Case(Half, _shapes((2, 7)), {"dynamic_shapes": ({1: AUTO},)}),
+    "root": Case(Root, _shapes((2, 7)), {"dynamic_shapes": ({1: AUTO},)}),
+    "float": Case(Float, _shapes((2, 7)), {"dynamic_shapes": ({1: AUTO},)}),
+    "greatest": Case(Greatest, _shapes((2, 7)), {"dynamic_shapes": ({1: AUTO},)}),
     "branch": Case(Branch, _shapes((2, 7)), {"dynamic_shapes": ({1: AUTO},)}),
     "loop": Case(Loop, _shapes((2, 4)), {"dynamic_shapes": ({1: AUTO},)}),
     "loop_named": Case(Loop, _shapes((2, 4)), {"dynamic_shapes": ({1: Dim("steps")},)}),

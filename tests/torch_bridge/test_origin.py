@@ -208,6 +208,9 @@ def test_pooling_over_the_whole_length() -> None:
     ("case", "op", "path", "text"),
     [
         ("half", "int()", "", "return x[:, : int(x.shape[1] * 0.5)]"),
+        ("root", "math.sqrt()", "", "return x / math.sqrt(x.shape[1])"),
+        ("float", "float()", "", "return x * float(x.shape[1])"),
+        ("greatest", "max()", "", "return x * max(x.shape[1] * 0.5, 2)"),
         ("branch", "if", "", "if x.shape[1] > 4:"),
         ("loop", "range() or index", "", "for i in range(x.shape[1]):"),
         ("submodule", "if", "features.0", "if x.shape[1] % 2 == 0:"),

@@ -38,9 +38,11 @@ def repairs(chosen: Sequence[Repair] | None = None, *, model: Any = None) -> Ite
     in this thread, for ``torch.export`` and ``torch.onnx.export`` calls inside; ``chosen`` None: all there are.
 
     ``model``: the module, or function, that is exported. In the modules that hold its code, and what that calls by
-    name, ``int``, ``float`` and ``math`` lead to stand-ins that keep sizes open (``int(0.5 * h)``); torch, numpy and
-    the standard library keep theirs. Other threads find the stand-ins too, where they do what the real ones do.
-    ``type(n) is int`` is False in such a module. None: no name is touched, and such numbers stay those of the example.
+    name, ``int``, ``float``, ``max``, ``min`` and ``math`` lead to stand-ins that keep sizes open (``int(0.5 * h)``);
+    torch, numpy and the standard library keep theirs, and so does what a function imports itself. Other threads find
+    the stand-ins too, where they do what the real ones do. ``type(n) is int`` is False in such a module. None: no name
+    is touched, and such numbers stay those of the example; ``strict=True`` of ``torch.export`` keeps them open by
+    itself and wants it so.
 
     Results are those of torch's functions. What needs a translation as well is in ``translation_table()``.
     """
