@@ -107,7 +107,7 @@ def test_our_keywords_are_none_of_torchs() -> None:
         ("watch", ["on_finding", "replay", "report_to", "threads"]),
         ("install", ["on_finding", "replay", "report_to"]),
         ("uninstall", []),
-        ("repairs", ["chosen"]),
+        ("repairs", ["chosen", "model"]),
         ("translation_table", ["repairs"]),
     ],
 )
