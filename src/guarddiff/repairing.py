@@ -19,8 +19,8 @@ from guarddiff.repair import capture, registry
 from guarddiff.replay import another
 from guarddiff.replay import prove as replay
 from guarddiff.replay.run import one_line
+from guarddiff.torch_bridge import assertions, replaying
 from guarddiff.torch_bridge import evidence as evidence_of
-from guarddiff.torch_bridge import replaying
 from guarddiff.torch_bridge.record import Recording
 
 MOST_EXAMPLES = 3
@@ -140,7 +140,7 @@ class _Work:
             given = self._prover.example
             example = given.call(given.at(way.example))
         try:
-            with capture.repairs(way.repairs):
+            with capture.repairs(way.repairs, model=recording.model), assertions.divisible():
                 table = registry.translation_table(way.repairs)
                 program = replaying.export_otherwise(recording, table, again, example)
         except Exception as error:

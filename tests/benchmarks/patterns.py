@@ -323,7 +323,7 @@ class Positions(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         tokens = self.embed(x)
-        scale = (float(tokens.shape[2] / 4), float(tokens.shape[3] / 4))
+        scale = ((tokens.shape[2] + 0.1) / 4, (tokens.shape[3] + 0.1) / 4)
         return tokens + F.interpolate(self.table, scale_factor=scale, mode="bicubic")
 
 

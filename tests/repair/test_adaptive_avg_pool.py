@@ -215,7 +215,7 @@ def test_output_size_of_another_input() -> None:
 
 
 def operators(program: torch.onnx.ONNXProgram) -> list[str]:
-    return [node.op_type for node in program.model.graph]
+    return [node.op_type for node in program.model.graph.all_nodes()]
 
 
 def fixed(function: Callable[..., Any], x: torch.Tensor) -> torch.onnx.ONNXProgram:
@@ -264,12 +264,27 @@ def test_none_leaves_the_axis_alone() -> None:
     assert operators(export(CASES["2d_none_first"][1], torch.randn(2, 3, 6, 6), 2)).count("MatMul") == 1
 
 
+@pytest.mark.parametrize("size", [7, 40])
+@pytest.mark.parametrize("translations", [None, table(STRICT_TRANSLATIONS)], ids=["fast", "strict"])
+def test_every_way_that_is_chosen_at_run_time(size: int, translations: Any) -> None:
+    """Windows of two cells, large and small windows that divide, and others, in one model."""
+    x = torch.randn(2, 3, 9, 11)
+    program = export(nn.AdaptiveAvgPool2d(size), x, 2, translations=translations)
+    assert operators(program).count("AveragePool") == 1
+    assert operators(program).count("If") == 2
+    runner = Runner(program)
+    for height, width in ((2, 2), (1, 1), (3, 5), (8, 8), (9, 16), (2, 1), (2, 4)):
+        check(runner, nn.AdaptiveAvgPool2d(size), torch.randn(2, 3, height * size, width * size) + 10)
+    check(runner, nn.AdaptiveAvgPool2d(size), torch.randn(1, 3, 2 * size + 1, 2 * size))
+
+
 def test_graph_that_does_not_divide_is_small() -> None:
     x = torch.randn(1, 2, 223, 451)
     function = nn.AdaptiveAvgPool2d(7)
     dynamic = export(function, x, 2)
-    assert len(dynamic.model.graph) <= 60
-    assert len(fixed(function, x).model.graph) <= 60
+    assert len(operators(dynamic)) <= 60
+    assert len(operators(fixed(function, x))) <= 60
+    assert "If" not in operators(fixed(function, x))
 
 
 # --- NaN and infinity ---

@@ -1,14 +1,15 @@
 """Averages over the windows of adaptive pooling as ONNX nodes, in the forms that are fastest.
 
 ``matrix``: a product with a matrix of zeros and ones, cells × windows. ``gather``: the cells of every window are
-gathered and added up. Both add first and divide by the number of cells at the end, as eager PyTorch does. Where all
-axes would be gathered, the model looks first whether the windows divide the input evenly: nothing is copied then.
+gathered and added up. Both add first and divide by the number of cells at the end, as eager PyTorch does. The model
+looks first whether the sizes that it is run at are easy ones: windows of two cells along every axis are an AveragePool,
+and large windows that divide the input evenly (with ``gather``, windows of any size) are sums over parts of an axis.
 docs/repairs-pooling.md has the measurements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from onnxscript import ir
@@ -19,6 +20,8 @@ Form = Literal["matrix", "gather"]
 
 # Up to this many windows along an axis, a product with a matrix is faster; measured by tests/benchmarks/pooling.py.
 MOST_WINDOWS_BY_MATRIX = 32
+# From this many cells along every axis of even windows on, sums over parts of an axis are faster than such a product.
+LEAST_CELLS_OF_PARTS = 8
 _NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
@@ -40,7 +43,7 @@ def average(x: Value, sizes: Sequence[Size], *, strict: bool = False, form: Form
     if kernel is not None and form is None and any(size != 1 for size in sizes):
         result = _fixed(result, kernel, len(x.shape))
     else:
-        result = _pooled(result, wanted, dtype, strict, form, len(x.shape))
+        result = _pooled(result, wanted, dtype, strict, form, len(sizes), len(x.shape))
     return op.Cast(result, to=dtype) if dtype in _NARROW else result
 
 
@@ -64,14 +67,28 @@ def _fixed(x: Value, kernel: list[int], rank: int) -> Value:
     return op.Squeeze(op.AveragePool(op.Unsqueeze(x, [0]), kernel_shape=kernel, strides=kernel), [0])
 
 
-def _pooled(x: Value, wanted: dict[int, Size], dtype: ir.DataType, strict: bool, form: Form | None, rank: int) -> Value:
+def _pooled(
+    x: Value, wanted: dict[int, Size], dtype: ir.DataType, strict: bool, form: Form | None, spatial: int, rank: int
+) -> Value:
     whole = [axis for axis, size in wanted.items() if isinstance(size, int) and size == 1]
     if whole:
         x = _mean(x, whole, precise=strict and dtype == ir.DataType.FLOAT)
     forms = {axis: form or _form(size, strict) for axis, size in wanted.items() if axis not in whole}
-    if form is None and forms and set(forms.values()) == {"gather"}:
-        return _evenly_or(lambda: _divided(x, wanted, forms, dtype, strict, rank), x, wanted, forms, dtype)
-    return _divided(x, wanted, forms, dtype, strict, rank)
+    fixed = all(known(x, axis) is not None for axis in forms)
+    if form is not None or fixed or len(set(forms.values())) != 1:
+        return _divided(x, wanted, forms, dtype, strict, rank)
+    sizes = {axis: wanted[axis] for axis in forms}
+    by_matrix = "matrix" in forms.values()
+
+    def others() -> Value:
+        return _by_parts_or(lambda: _divided(x, wanted, forms, dtype, strict, rank), x, sizes, by_matrix, dtype)
+
+    if dtype == ir.DataType.DOUBLE:
+        return others()
+    off = op.ReduceMax(op.Abs(op.Sub(_cells(x, sizes), op.Mul(_windows(sizes), 2))), keepdims=0)
+    kernel = [2 if axis in sizes else 1 for axis in range(-spatial, 0)]
+    pairs = branch(lambda: _fixed(x, kernel, rank))
+    return op.If(op.Equal(off, 0), then_branch=pairs, else_branch=branch(others))
 
 
 def _divided(
@@ -101,18 +118,35 @@ def _mean(x: Value, axes: list[int], precise: bool) -> Value:
     return op.Cast(total, to=ir.DataType.FLOAT) if precise else total
 
 
-def _evenly_or(
-    otherwise: Callable[[], Value], x: Value, wanted: dict[int, Size], axes: Iterable[int], dtype: ir.DataType
+def _by_parts_or(
+    otherwise: Callable[[], Value], x: Value, sizes: dict[int, Size], by_matrix: bool, dtype: ir.DataType
 ) -> Value:
-    """Means of equal windows that don't overlap where the sizes divide the axes, ``otherwise`` where they don't."""
-    left = None
-    for axis in axes:
-        rest = op.Mod(length(x, axis), wanted[axis])
-        left = rest if left is None else op.Add(left, rest)
-    evenly = op.Equal(op.Squeeze(left), 0)
-    return op.If(
-        evenly, then_branch=branch(lambda: _even(x, wanted, sorted(axes), dtype)), else_branch=branch(otherwise)
-    )
+    """Means of equal windows that don't overlap where the sizes divide the axes (``by_matrix``: and the windows are
+    large), ``otherwise`` where they don't."""
+    axes = sorted(sizes)
+    cells, windows = _cells(x, sizes), _windows(sizes)
+    even = op.Equal(op.ReduceMax(op.Mod(cells, windows), keepdims=0), 0)
+    if by_matrix:
+        even = op.And(even, op.GreaterOrEqual(op.ReduceMin(op.Div(cells, windows), keepdims=0), LEAST_CELLS_OF_PARTS))
+    # The innermost axis first where its windows are long; whole rows first where they may be short.
+    parts = branch(lambda: _even(x, sizes, axes[::-1] if by_matrix else axes, dtype))
+    return op.If(even, then_branch=parts, else_branch=branch(otherwise))
+
+
+def _cells(x: Value, sizes: dict[int, Size]) -> Value:
+    """How long the axes of ``sizes`` are when the model runs, as a list."""
+    axes = sorted(sizes)
+    if axes == list(range(axes[0], axes[0] + len(axes))):
+        return op.Shape(x, start=axes[0]) if axes[-1] == -1 else op.Shape(x, start=axes[0], end=axes[-1] + 1)
+    return op.Concat(*(length(x, axis) for axis in axes), axis=0)
+
+
+def _windows(sizes: dict[int, Size]) -> Value:
+    """The sizes as a list, in the order of their axes."""
+    ordered = [sizes[axis] for axis in sorted(sizes)]
+    if all(isinstance(size, int) for size in ordered):
+        return op.Constant(value_ints=ordered)
+    return op.Concat(*map(as_list, ordered), axis=0) if len(ordered) > 1 else as_list(ordered[0])
 
 
 def _even(x: Value, wanted: dict[int, Size], axes: Sequence[int], dtype: ir.DataType) -> Value:
