@@ -31,6 +31,7 @@ LEVEL = {
     "proving": 3,  # from findings to proofs
     "repairing": 4,  # the export once more, repaired and proved
     "pipeline": 5,  # one export from recording to report
+    "rescuing": 6,  # an export that raised, repaired
     "watching": 6,  # guarded calls: one by one, in a block, in the whole process
     "api": 7,
     **dict.fromkeys(("sweep", "demo", "testing"), 8),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import operator
@@ -10,7 +11,7 @@ from typing import Any
 
 import torch
 
-from guarddiff import watching
+from guarddiff import rescuing, watching
 from guarddiff.options import OnFinding, Options, Replay, ReportTo
 from guarddiff.pipeline import Pipeline, last_report, report_of
 from guarddiff.report import Report
@@ -45,7 +46,8 @@ def export(
             ``replay="full"``. Then the model is exported again with what mends its findings, and where that does not
             do, with other example sizes. The repaired one is taken when it agrees with eager PyTorch at the
             counterexamples and at further sizes; else it is torch's, and the warnings stand. ``report.repair`` tells
-            what was done.
+            what was done. Where torch's export raises, it is tried with all repairs on, and what that gives is taken
+            when it agrees with eager PyTorch at all sizes that are tried; else the error is raised.
         report_to: Folder for ``guarddiff-report.md`` and ``.json``; None writes none. A report that can't be
             written is told in the log and never fails the export.
         kwargs: Keyword arguments of ``torch.onnx.export``. ``dynamo=False`` leaves no guards: with
@@ -58,8 +60,7 @@ def export(
         SpecializationError: With ``on_finding="raise"``, carrying the report.
         TypeError, ValueError: For a wrong value of a keyword named above.
     """
-    pipeline = Pipeline(Options(on_finding, replay, repair, report_to), watching.legacy_call(args, kwargs))
-    return watching.run(pipeline, lambda: torch.onnx.export(*args, **kwargs))[0]
+    return _run(Options(on_finding, replay, repair, report_to), args, kwargs)[1]
 
 
 def check(
@@ -148,9 +149,21 @@ def _size(name: Any, size: Any) -> int:
     return number
 
 
+def _run(
+    options: Options, args: tuple[Any, ...], kwargs: dict[str, Any], checked: bool = False
+) -> tuple[Pipeline, Any, Report]:
+    call = watching.legacy_call(args, kwargs)
+    pipeline = Pipeline(options, call)
+    otherwise: watching.Otherwise | None = None
+    if options.repair and call is None:
+        otherwise = functools.partial(rescuing.rescue, args, kwargs, options)
+    export = functools.partial(torch.onnx.export, *args, **kwargs)
+    program, report = watching.run(pipeline, export, checked=checked, otherwise=otherwise)
+    return pipeline, program, report
+
+
 def _check(options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Report:
-    pipeline = Pipeline(options, watching.legacy_call(args, kwargs))
-    program, report = watching.run(pipeline, lambda: torch.onnx.export(*args, **kwargs), checked=True)
+    pipeline, program, report = _run(options, args, kwargs, checked=True)
     if pipeline.wrong_sizes:
         raise ValueError(pipeline.wrong_sizes)
     report.program = program

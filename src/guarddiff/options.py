@@ -18,7 +18,8 @@ class Options:
     """What the user asked of guarddiff, beside what is passed on to torch.
 
     ``sizes`` are points of the user's own to be run as well: name of a dimension (``h``, ``x[2]``) to its size;
-    dimensions that a point does not name keep the example's size.
+    dimensions that a point does not name keep the example's size. ``search``: run the model at further sizes, as
+    ``replay="full"`` does, without its ladders and reproductions.
     """
 
     on_finding: OnFinding = "warn"
@@ -26,6 +27,7 @@ class Options:
     repair: bool = False
     report_to: ReportTo = None
     sizes: tuple[Mapping[str, int], ...] = ()
+    search: bool = False
 
     @property
     def thorough(self) -> bool:
@@ -36,7 +38,7 @@ class Options:
     def searches(self) -> bool:
         """Whether the whole model is run at further sizes: with ``replay="full"``, and before a repair, which has to
         mend what leaves no guard as well."""
-        return self.replay == "full" or (self.repair and self.replay == "findings")
+        return self.replay == "full" or ((self.repair or self.search) and self.replay == "findings")
 
     def __post_init__(self) -> None:
         _choice("on_finding", self.on_finding, get_args(OnFinding))

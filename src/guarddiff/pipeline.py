@@ -17,6 +17,7 @@ from guarddiff.core.errors import ReportWriteError, SpecializationError
 from guarddiff.core.finding import Finding
 from guarddiff.core.log import say
 from guarddiff.core.privacy import scrub
+from guarddiff.core.proof import Repair
 from guarddiff.core.report import Missing, overall
 from guarddiff.options import Options
 from guarddiff.replay.run import told
@@ -68,6 +69,13 @@ class Pipeline:
         loud = [finding for finding in report.findings if finding.warns]
         if loud and self.options.on_finding == "raise" and error is None:
             raise SpecializationError("\n\n".join(self.texts()), report)
+        return report
+
+    def accept(self, options: Options, repair: Repair) -> Report:
+        """The report of this export, finished before, as that of a repaired one: written where ``options`` ask for."""
+        self.options, report = options, self.finish()
+        report.repair = repair
+        self._guarded("the report", lambda: self._close(report), None)
         return report
 
     def _on_program(self, recording: Recording) -> Any:

@@ -45,6 +45,10 @@ Begun = Callable[[], Ended]
 """Told when an export begins, in the thread that makes it; gives what is to be told of its end."""
 
 
+Otherwise = Callable[[Exception], tuple[Any, Report] | None]
+"""Given what an export raised: another program and its report, or None."""
+
+
 class _Watch(watching.Watcher):
     """Guards what it is told of with ``options``, and tells ``begun`` of every guarded export while it is on."""
 
@@ -131,14 +135,22 @@ def listen(begun: Begun, replay: Replay = "findings") -> Iterator[None]:
         yield
 
 
-def run(pipeline: Pipeline, call: Callable[[], Any], *, checked: bool = False) -> tuple[Any, Report]:
-    """One guarded call: the result of ``call`` and the report. ``checked``: the caller gets the report."""
+def run(
+    pipeline: Pipeline, call: Callable[[], Any], *, checked: bool = False, otherwise: Otherwise | None = None
+) -> tuple[Any, Report]:
+    """One guarded call: the result of ``call`` and the report. ``checked``: the caller gets the report. ``otherwise``
+    is asked for both where ``call`` raises before there is a program; None there lets the error through."""
     ended = _begin()
     try:
         with hooks.recording(pipeline.recording):
             program = call()
         report = pipeline.finish()
     except Exception as error:
+        if otherwise is not None and pipeline.report is None:
+            instead = otherwise(error)
+            if instead is not None:
+                _end(ended, Outcome(instead[1], handed=not checked))
+                return instead
         known = pipeline.report
         refused = isinstance(error, SpecializationError) and known is not None and error.report is known
         _end(ended, Outcome(known if refused and known else pipeline.finish(error), handed=False))

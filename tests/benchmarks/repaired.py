@@ -187,7 +187,7 @@ def main() -> int:
         todo += [("file", str(path)) for path in sorted(Path(options.folder).glob("case*.py"))]
     todo = [one for one in todo if fnmatch.fnmatch(Path(one[1]).stem, options.only)]
     outcomes: dict[str, Outcome] = {}
-    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn"), max_tasks_per_child=12) as pool:
+    with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         waiting = {pool.submit(attempt, *one): one[1] for one in todo}
         for done in as_completed(waiting):
             one = done.result()

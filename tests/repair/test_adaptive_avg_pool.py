@@ -278,6 +278,15 @@ def test_every_way_that_is_chosen_at_run_time(size: int, translations: Any) -> N
     check(runner, nn.AdaptiveAvgPool2d(size), torch.randn(1, 3, 2 * size + 1, 2 * size))
 
 
+def test_no_windows_where_half_a_size_is_none() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return F.adaptive_avg_pool2d(x, (x.shape[2] // 2, x.shape[3] // 2))
+
+    runner = Runner(export(function, torch.randn(2, 3, 8, 12), 2))
+    for height, width in ((1, 12), (8, 1), (1, 1), (9, 13), (2, 3)):
+        check(runner, function, torch.randn(2, 3, height, width))
+
+
 def test_graph_that_does_not_divide_is_small() -> None:
     x = torch.randn(1, 2, 223, 451)
     function = nn.AdaptiveAvgPool2d(7)

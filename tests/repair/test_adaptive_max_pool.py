@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from tests.repair.pooling import Runner, export
 from torch import nn
 
+from guarddiff.repair import adaptive_max_pool, capture
+
 pytestmark = pytest.mark.usefixtures("shared_registry")
 
 SIZES = {
@@ -104,3 +106,39 @@ def test_nan_and_infinity(name: str) -> None:
 def test_values_alone_need_no_indices() -> None:
     program = export(CASES["2d_values"][1], torch.randn(2, 3, 6, 6), 2)
     assert "ArgMax" not in [node.op_type for node in program.model.graph]
+
+
+# --- sizes that an axis has anyway ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("indices", [False, True])
+@pytest.mark.parametrize("size", [(None, 2), (3, None)])
+@pytest.mark.parametrize("batched", [True, False])
+def test_none_leaves_the_axis_alone(size: tuple[int | None, int | None], indices: bool, batched: bool) -> None:
+    function = nn.AdaptiveMaxPool2d(size, return_indices=indices)
+    lead = (2, 3) if batched else (3,)
+    with capture.repairs(adaptive_max_pool.REPAIRS):
+        run = Runner(export(function, torch.randn(*lead, 6, 8), 2))
+    for height, width in ((12, 16), (5, 3), (1, 1), (7, 50)):
+        x = torch.randint(0, 4, (*lead, height, width)).float()
+        expected = function(x) if indices else (function(x),)
+        for one, other in zip(run(x), expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("size", [(None, 2, None), (2, None, 3), (None, 3, 2)])
+def test_none_in_volumes(size: tuple[int | None, ...]) -> None:
+    function = nn.AdaptiveMaxPool3d(size, return_indices=True)
+    with capture.repairs(adaptive_max_pool.REPAIRS):
+        run = Runner(export(function, torch.randn(2, 3, 4, 5, 6), 3))
+    for shape in ((6, 5, 8), (3, 2, 9)):
+        x = torch.randint(0, 4, (2, 3, *shape)).float()
+        for one, other in zip(run(x), function(x), strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def test_eager_and_fixed_sizes_are_torchs_own() -> None:
+    x = torch.randn(2, 3, 6, 8)
+    assert adaptive_max_pool.adaptive_max_pool2d_kept(x, (None, 2)) is NotImplemented
+    with capture.repairs(adaptive_max_pool.REPAIRS):
+        assert torch.equal(F.adaptive_max_pool2d(x, (None, 2)), nn.AdaptiveMaxPool2d((None, 2))(x))

@@ -5,12 +5,16 @@ torch's decomposition is right for the sizes of the example alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+import torch.nn.functional as F
 from onnxscript import ir
 
 from guarddiff.repair.registry import Repair
+from guarddiff.repair.symbolic import same, symbolic
 from guarddiff.repair.windows import Size, Value, Windows, length, op, sizes_of, windows
 
 # Types that ONNX Runtime's ArgMax takes; the others fit into float32.
@@ -105,6 +109,63 @@ def _along(cells: Value, axis: int) -> Value:
     return op.Squeeze(cells, [1]) if axis == -1 else op.Unsqueeze(cells, [2])
 
 
+def _kept(input: Any, output_size: Any, return_indices: bool, rank: int) -> Any:
+    """Pooling that leaves some axes as long as they are (``None``): they become channels, so that what is pooled has
+    sizes that are numbers. NotImplemented where no open axis is left alone."""
+    wanted = list(output_size) if isinstance(output_size, Sequence) else [output_size] * rank
+    own = list(input.shape[-rank:])
+    alone = [size is None or same(size, n) for size, n in zip(wanted, own)]
+    pooled = [axis for axis in range(rank) if not alone[axis]]
+    open_ones = any(symbolic(n) for n, left in zip(own, alone) if left)
+    if not pooled or not open_ones or any(symbolic(wanted[axis]) for axis in pooled):
+        return NotImplemented
+    leading = input.dim() - rank
+    order = [*range(leading), *(leading + axis for axis in range(rank) if alone[axis])]
+    order += [leading + axis for axis in pooled]
+    moved = input.permute(order)
+    kept = list(moved.shape[: -len(pooled)])
+    channels = math.prod(kept[leading - 1 :])
+    rows = moved.reshape([*kept[: leading - 1], channels, *(own[axis] for axis in pooled)])
+    pool = {1: F.adaptive_max_pool1d, 2: F.adaptive_max_pool2d}[len(pooled)]
+    found = pool(rows, [wanted[axis] for axis in pooled], return_indices=True)
+    shape, back = [*kept, *(wanted[axis] for axis in pooled)], [order.index(axis) for axis in range(input.dim())]
+    values, slots = (one.reshape(shape).permute(back) for one in found)
+    return (values, _in_the_plane(slots, own, alone)) if return_indices else values
+
+
+def _in_the_plane(slots: Any, own: Sequence[Any], alone: Sequence[bool]) -> Any:
+    """Indices over the pooled axes as indices over all ``own`` axes."""
+    rank = len(own)
+    index, stride, rest = None, 1, slots
+    for axis in reversed(range(rank)):
+        if alone[axis]:
+            place = torch.arange(own[axis]).reshape([-1, *[1] * (rank - 1 - axis)])
+        else:
+            cells = torch.full((), own[axis], dtype=torch.int64)  # torchlib divides by tensors alone
+            place, rest = rest % cells, rest // cells
+        index = place * stride if index is None else index + place * stride
+        stride = stride * own[axis]
+    return index
+
+
+def adaptive_max_pool2d_kept(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+    """``F.adaptive_max_pool2d`` with None, or the axis's own size, in ``output_size``."""
+    return _kept(input, output_size, return_indices, 2)
+
+
+def adaptive_max_pool3d_kept(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+    """``F.adaptive_max_pool3d`` with None, or the axis's own size, in ``output_size``."""
+    return _kept(input, output_size, return_indices, 3)
+
+
+def _with_indices(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(input: Any, output_size: Any, return_indices: bool = False) -> Any:
+        del return_indices
+        return function(input, output_size, True)
+
+    return call
+
+
 TRANSLATIONS: dict[str, Callable[..., Any]] = {
     "aten.adaptive_max_pool1d.default": adaptive_max_pool1d,
     "aten.adaptive_max_pool2d.default": adaptive_max_pool2d,
@@ -117,5 +178,11 @@ REPAIRS = (
         ops=("aten.adaptive_max_pool*d.default",),
         way="The windows are worked out from the input's size when the model runs, and their cells gathered.",
         translations=TRANSLATIONS,
+        functions={
+            F.adaptive_max_pool2d: adaptive_max_pool2d_kept,
+            F.adaptive_max_pool3d: adaptive_max_pool3d_kept,
+            F.adaptive_max_pool2d_with_indices: _with_indices(adaptive_max_pool2d_kept),
+            F.adaptive_max_pool3d_with_indices: _with_indices(adaptive_max_pool3d_kept),
+        },
     ),
 )

@@ -74,7 +74,7 @@ def _pooled(
     if whole:
         x = _mean(x, whole, precise=strict and dtype == ir.DataType.FLOAT)
     forms = {axis: form or _form(size, strict) for axis, size in wanted.items() if axis not in whole}
-    fixed = all(known(x, axis) is not None for axis in forms)
+    fixed = all(known(x, axis) is not None for axis in forms) or any(_none(size) for size in wanted.values())
     if form is not None or fixed or len(set(forms.values())) != 1:
         return _divided(x, wanted, forms, dtype, strict, rank)
     sizes = {axis: wanted[axis] for axis in forms}
@@ -125,7 +125,10 @@ def _by_parts_or(
     large), ``otherwise`` where they don't."""
     axes = sorted(sizes)
     cells, windows = _cells(x, sizes), _windows(sizes)
-    even = op.Equal(op.ReduceMax(op.Mod(cells, windows), keepdims=0), 0)
+    some = windows if _numbers(sizes) else op.Max(windows, op.Constant(value_ints=[1]))
+    even = op.Equal(op.ReduceMax(op.Mod(cells, some), keepdims=0), 0)
+    if not _numbers(sizes):  # of no windows at all there are no parts
+        even = op.And(even, op.Greater(op.ReduceMin(windows, keepdims=0), 0))
     if by_matrix:
         even = op.And(even, op.GreaterOrEqual(op.ReduceMin(op.Div(cells, windows), keepdims=0), LEAST_CELLS_OF_PARTS))
     # The innermost axis first where its windows are long; whole rows first where they may be short.
@@ -144,9 +147,18 @@ def _cells(x: Value, sizes: dict[int, Size]) -> Value:
 def _windows(sizes: dict[int, Size]) -> Value:
     """The sizes as a list, in the order of their axes."""
     ordered = [sizes[axis] for axis in sorted(sizes)]
-    if all(isinstance(size, int) for size in ordered):
+    if _numbers(sizes):
         return op.Constant(value_ints=ordered)
     return op.Concat(*map(as_list, ordered), axis=0) if len(ordered) > 1 else as_list(ordered[0])
+
+
+def _numbers(sizes: dict[int, Size]) -> bool:
+    """Whether all sizes are known when the model is exported."""
+    return all(isinstance(size, int) for size in sizes.values())
+
+
+def _none(size: Size) -> bool:
+    return isinstance(size, int) and size == 0
 
 
 def _even(x: Value, wanted: dict[int, Size], axes: Sequence[int], dtype: ir.DataType) -> Value:

@@ -56,9 +56,13 @@ def windows(x: Value, axis: int, size: Size) -> Windows:
     """The ``size`` windows along ``axis`` (negative) of ``x``."""
     n = length(x, axis)
     begins = op.Mul(numbers(size), n)
-    first = op.Unsqueeze(op.Div(begins, size), [1])
-    last = op.Unsqueeze(op.Div(op.Add(begins, op.Sub(n, 1)), size), [1])
-    longest = op.ReduceMax(op.Add(op.Sub(last, first), 1), keepdims=0)
+    some = size if isinstance(size, int) else op.Max(size, op.Constant(value_int=1))  # none divide nothing
+    first = op.Unsqueeze(op.Div(begins, some), [1])
+    last = op.Unsqueeze(op.Div(op.Add(begins, op.Sub(n, 1)), some), [1])
+    counts = op.Add(op.Sub(last, first), 1)
+    if not isinstance(size, int):  # of no windows there is no longest one
+        counts = op.Concat(counts, op.Constant(value=ir.tensor([[1]])), axis=0)
+    longest = op.ReduceMax(counts, keepdims=0)
     steps = op.Range(0, longest, 1)
     return Windows(op.Min(op.Add(first, steps), last), first, last, steps)
 

@@ -1,0 +1,84 @@
+"""``repair=True`` where torch's own export raises: the same call with all repairs on, taken when it is proved right."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import torch
+
+from guarddiff.core.log import say
+from guarddiff.core.proof import Repair
+from guarddiff.options import Options
+from guarddiff.pipeline import Pipeline
+from guarddiff.repair import capture, registry
+from guarddiff.report import Report
+from guarddiff.torch_bridge import assertions, hooks
+from guarddiff.torch_bridge.record import Recording
+
+
+class _NotProved(Exception):
+    """Raised inside the exporter before it writes a file: the export with repairs is not known to be right."""
+
+
+def rescue(
+    args: Sequence[Any], kwargs: dict[str, Any], options: Options, error: Exception
+) -> tuple[Any, Report] | None:
+    """The program and its report, where ``torch.onnx.export(*args, **kwargs)``, which raised ``error``, succeeds with
+    the repairs and the result agrees with eager PyTorch at the example's and at further sizes. None where not."""
+    if options.replay == "off" or not kwargs.get("dynamo", True) or not registry.every():
+        return None
+    pipeline = Pipeline(dataclasses.replace(options, repair=False, on_finding="ignore", report_to=None, search=True))
+
+    def proved(recording: Recording) -> None:
+        del recording
+        report = pipeline.finish()
+        if report.status != "clean" or not any(made.state == "agrees" for made in report.tries):
+            raise _NotProved
+
+    pipeline.recording.on_program = proved
+    used: dict[str, registry.Repair] = {}
+    chosen = [_noted(repair, used) for repair in registry.every()]
+    own = dict(kwargs.get("custom_translation_table") or {})
+    again = {**kwargs, "custom_translation_table": {**registry.translation_table(chosen), **own}}
+    model = kwargs.get("model", args[0] if args else None)
+    try:
+        with warnings.catch_warnings(), capture.repairs(chosen, model=model), assertions.divisible():
+            warnings.simplefilter("ignore")
+            with hooks.recording(pipeline.recording):
+                program = torch.onnx.export(*args, **again)
+    except Exception as failed:
+        say(logging.DEBUG, f"the export with repairs failed too ({type(failed).__name__})")
+        return None
+    tries = pipeline.finish().tries
+    agreed = sum(made.state == "agrees" for made in tries)
+    why = (
+        f"torch.onnx.export itself raised {type(error).__name__}; with the repairs its model agrees with eager PyTorch "
+        f"at all {agreed} sizes at which both ran"
+    )
+    ways = tuple(repair.way for repair in used.values())
+    return program, pipeline.accept(options, Repair(True, tuple(used), ways, tries, why))
+
+
+def _noted(repair: registry.Repair, used: dict[str, registry.Repair]) -> registry.Repair:
+    """The repair, which puts itself into ``used`` when something of it is."""
+
+    def noting(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            if result is not NotImplemented:
+                used.setdefault(repair.name, repair)
+            return result
+
+        return call
+
+    return dataclasses.replace(
+        repair,
+        translations={name: noting(function) for name, function in repair.translations.items()},
+        functions={original: noting(instead) for original, instead in repair.functions.items()},
+    )
