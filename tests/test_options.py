@@ -10,7 +10,7 @@ from guarddiff.options import Options
 
 
 def test_defaults() -> None:
-    assert dataclasses.astuple(Options()) == ("warn", "findings", False, None, ())
+    assert dataclasses.astuple(Options()) == ("warn", "findings", False, None, (), False)
 
 
 @pytest.mark.parametrize("on_finding", ["warn", "raise", "ignore"])
