@@ -167,11 +167,11 @@ class _Work:
         base = prover.baseline()
         if base.state != "agrees":
             return refused(f"the repaired model is not right at the example's sizes: {replay.at_example(base)}", prover)
-        if any(prover.attempt_at(shapes).state == "differs" for shapes in self._right):
-            return refused("the repaired model is wrong at sizes at which torch's own is right", prover)
         right = [self._repaired(finding, prover, way) for finding in self._findings]
         if not any(finding.repaired for finding in right):
             return refused("the repaired model differs from eager PyTorch at the counterexamples too", prover)
+        if any(prover.attempt_at(shapes).state == "differs" for shapes in self._right):
+            return refused("the repaired model is wrong at sizes at which torch's own is right", prover)
         proved = proving.prove(job, guarded, prover)
         new = [f for f in proved.findings if f.verdict == "confirmed" and not _known(f, right)]
         remaining = any(finding.warns for finding in right)
