@@ -91,3 +91,33 @@ def test_packed_sequences_and_training_are_left_alone() -> None:
         there = layer(rand_x := torch.ones(5, 2, 3))[0]
     torch.manual_seed(0)
     assert torch.equal(there, layer(rand_x)[0])
+
+
+class Layer(nn.Module):
+    """An LSTM or a GRU, and something that needs the length of what it gives."""
+
+    def __init__(self, kind: type[nn.LSTM] | type[nn.GRU], **how: Any) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = kind(3, 4, **how)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y, state = self.layer(x)
+        steps = torch.arange(x.shape[0]).reshape(-1, 1, 1).expand_as(y)
+        return y.flip(0) + steps, state
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("how", [{}, {"num_layers": 2, "bidirectional": True}, {"bias": False}], ids=str)
+def test_the_length_stays_open_after_lstm_and_gru(kind: type[nn.LSTM] | type[nn.GRU], how: dict[str, Any]) -> None:
+    model = Layer(kind, **how).eval()
+    others = [(rand(n, b, 3),) for n, b in ((10, 2), (1, 3), (3, 1))]
+    check_translated(model, (rand(5, 2, 3),), others, REPAIRS, ({0: AUTO, 1: AUTO},))
+
+
+def test_projections_are_torchs_own() -> None:
+    layer = nn.LSTM(3, 4, proj_size=2).eval()
+    x = rand(5, 2, 3)
+    with capture.repairs(REPAIRS):
+        there = layer(x)[0]
+    torch.testing.assert_close(there, layer(x)[0])
