@@ -295,3 +295,28 @@ def test_what_leaves_no_guard_is_looked_for_and_repaired() -> None:
     assert report.status == "clean"
     (finding,) = report.findings
     assert (finding.stage, finding.op, finding.repaired) == ("translate", "aten.repeat_interleave.self_int", True)
+
+
+def test_a_check_of_a_layer_does_not_hide_its_operator() -> None:
+    """torch's layer compares the width first, at the same line of the model; both dimensions are declared open."""
+
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.RNN(3, 4, batch_first=True)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.rnn(x)[0]
+
+    model = Recurrent().eval()
+    report = guarddiff.check(
+        model,
+        (torch.randn(2, 5, 3),),
+        dynamic_shapes=({0: Dim.AUTO, 1: Dim.AUTO, 2: Dim.AUTO},),
+        verbose=False,
+        on_finding="ignore",
+        repair=True,
+    )
+    assert [finding.op for finding in report.findings if finding.repaired] == ["aten.rnn_tanh.input"]
+    x = torch.randn(3, 9, 3)
+    assert torch.allclose(run(report.program, x), model(x), atol=1e-6)

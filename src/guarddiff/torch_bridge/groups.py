@@ -51,7 +51,7 @@ def by_root_cause(recording: Recording, namer: shape_env.Namer, paths: dict[int,
             grouped.setdefault((event.stage, *event.moment.key()), []).append(event)
     groups = []
     for (stage, *_), events in grouped.items():
-        origin = _complete(_best(events).moment.origin(paths), recording)
+        origin = _complete(_best(events, paths).moment.origin(paths), recording)
         guards = diff.unique(namer.guard(e.expression, "guard", origin=e.moment.origin(paths)) for e in events)
         groups.append(Group(stage, origin, tuple(guards), _upstream(recording, origin.node)))
     return groups
@@ -70,9 +70,12 @@ def _upstream(recording: Recording, name: str | None) -> frozenset[str]:
     return frozenset(found)
 
 
-def _best(events: list[Event]) -> Event:
-    """The event whose place says most: a branch of the model's own code, else the first."""
-    return next((event for event in events if event.moment.branch), events[0])
+def _best(events: list[Event], paths: dict[int, str]) -> Event:
+    """The event whose place says most: a branch of the model's own code, else the first whose operator is known (a
+    check that a layer of torch makes of its input comes before its operator), else the first."""
+    branch = next((event for event in events if event.moment.branch), None)
+    known = (event for event in events if event.moment.origin(paths).op is not None)
+    return branch or next(known, events[0])
 
 
 def _complete(origin: Origin, recording: Recording) -> Origin:
