@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 PATCHES = Path(__file__).resolve().parents[2] / "patches"
 SECONDS = 240
@@ -44,12 +46,17 @@ def git_apply(diff: Path, root: Path, *options: str) -> None:
     assert done.returncode == 0, f"{diff.name} does not apply:\n{done.stderr}"
 
 
+def installed(package: str) -> Path:
+    """The folder of the installed package."""
+    spec = find_spec(package)
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent
+
+
 def apply(name: str, root: Path, packages: Sequence[str] = ("torch",)) -> Path:
     """Links the installed ``packages`` into ``root`` and applies the change of ``patches/<name>`` to them there."""
     for package in packages:
-        spec = find_spec(package)
-        assert spec is not None and spec.origin is not None
-        link(Path(spec.origin).parent, root / package)
+        link(installed(package), root / package)
     git_apply(PATCHES / name / "change.diff", root, *(f"--include={package}/*" for package in packages))
     return root
 
@@ -73,3 +80,23 @@ def python(root: Path | None, *arguments: str, code: str | None = None) -> subpr
         timeout=SECONDS,
         check=False,
     )
+
+
+def results(root: Path | None, code: str, *arguments: str) -> Any:
+    """What ``code`` prints after the word RESULT, as JSON; ``root`` as for ``python``."""
+    done = python(root, *arguments, code=code)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.rpartition("RESULT ")[2])
+
+
+def check_upstream_tests(name: str, root: Path, tests: str) -> None:
+    """The new upstream tests of ``patches/<name>`` pass with the patched package in ``root``."""
+    new_tests(name, root)
+    done = python(root, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests)
+    assert done.returncode == 0, done.stdout
+
+
+def check_only_the_copy_is_changed(root: Path, package: str, changed: str, added: str) -> None:
+    """``added`` stands in the file ``changed`` of the copy, and not in that of the installed package."""
+    assert added not in (installed(package) / changed).read_text(encoding="utf-8")
+    assert added in (root / package / changed).read_text(encoding="utf-8")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tests.patches.patched import apply, new_tests, python
+from tests.patches.patched import apply, check_only_the_copy_is_changed, check_upstream_tests, results
 
 NAME = "pytorch-dynamic-axes-names"
 TESTS = "test/onnx/exporter/test_dynamic_axes_names.py"
@@ -40,9 +38,7 @@ def patched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shapes(root: Path | None) -> list[list[list[str]]]:
-    done = python(root, code=EXPORTS)
-    assert done.returncode == 0, done.stderr
-    found: list[list[list[str]]] = json.loads(done.stdout.rpartition("RESULT ")[2])
+    found: list[list[list[str]]] = results(root, EXPORTS)
     return found
 
 
@@ -55,14 +51,8 @@ def test_with_it_the_axes_are_where_they_were_asked_for(patched: Path) -> None:
 
 
 def test_upstream_tests_pass(patched: Path) -> None:
-    new_tests(NAME, patched)
-    done = python(patched, "-m", "pytest", "-q", "-p", "no:cacheprovider", TESTS)
-    assert done.returncode == 0, done.stdout
+    check_upstream_tests(NAME, patched, TESTS)
 
 
 def test_installed_package_is_as_it_was(patched: Path) -> None:
-    spec = find_spec("torch")
-    assert spec is not None and spec.origin is not None
-    installed = (Path(spec.origin).parent / CHANGED).read_text(encoding="utf-8")
-    assert "match the axes by name" not in installed
-    assert "match the axes by name" in (patched / "torch" / CHANGED).read_text(encoding="utf-8")
+    check_only_the_copy_is_changed(patched, "torch", CHANGED, "match the axes by name")

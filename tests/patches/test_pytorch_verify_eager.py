@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.patches.patched import apply, new_tests, python
+from tests.patches.patched import apply, check_only_the_copy_is_changed, check_upstream_tests, results
 
 NAME = "pytorch-verify-eager"
 TESTS = "test/onnx/exporter/test_verification_with_module.py"
@@ -52,9 +50,7 @@ print("RESULT", json.dumps(found))
 
 
 def exported(root: Path | None) -> dict[str, Any]:
-    done = python(root, code=EXPORTS)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.rpartition("RESULT ")[2])
+    found: dict[str, Any] = results(root, EXPORTS)
     return found
 
 
@@ -93,14 +89,8 @@ def test_the_exported_models_are_the_same(before: dict[str, Any], after: dict[st
 
 
 def test_upstream_tests_pass(patched: Path) -> None:
-    new_tests(NAME, patched)
-    done = python(patched, "-m", "pytest", "-q", "-p", "no:cacheprovider", TESTS)
-    assert done.returncode == 0, done.stdout
+    check_upstream_tests(NAME, patched, TESTS)
 
 
 def test_installed_package_is_as_it_was(patched: Path) -> None:
-    spec = find_spec("torch")
-    assert spec is not None and spec.origin is not None
-    installed = (Path(spec.origin).parent / CHANGED).read_text(encoding="utf-8")
-    assert "verify_with_module" not in installed
-    assert "verify_with_module" in (patched / "torch" / CHANGED).read_text(encoding="utf-8")
+    check_only_the_copy_is_changed(patched, "torch", CHANGED, "verify_with_module")
