@@ -146,6 +146,9 @@ def test_without_a_known_repair_the_report_says_so(monkeypatch: pytest.MonkeyPat
     report = check(Plain())
     assert report.repair is None
     assert "repair=True: no repair is known for these findings; the model is torch's own" in report.notes
+    (finding,) = report.findings
+    assert finding.repair is not None
+    assert finding.repair.startswith("no repair is known for this; keep to the admitted sizes")
 
 
 def test_a_refusal_is_told_in_the_finding(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,8 +97,7 @@ def _told(finding: Finding) -> Finding:
     if known:
         return dataclasses.replace(finding, repair=f"{known[0].name}: {known[0].way}", repairable=True)
     refusal = registry.refusal_of(finding)
-    text = f"{refusal.why}; {refusal.way_out}" if refusal is not None else None
-    return dataclasses.replace(finding, repair=text)
+    return dataclasses.replace(finding, repair=f"{refusal.why}; {refusal.way_out}")
 
 
 class _Work:

@@ -1,10 +1,16 @@
-"""What the model's own code decides by a size while it is captured: no operator is at fault, so none can be mended."""
+"""What the call, or the model's own code, decides before any operator does: none is at fault, so none can be mended."""
 
 from __future__ import annotations
 
 from guarddiff.repair.registry import Refusal
 
 REFUSALS = (
+    Refusal(
+        ops=("torch.onnx.export",),
+        stages=("declare",),
+        why="torch read the declaration in another way than it was meant",
+        way_out="declare the dimensions by the parameters of forward, all of them, as the next move shows",
+    ),
     Refusal(
         ops=("if",),
         why="only the branch that the example takes is exported, and no other example that was tried is right for all",

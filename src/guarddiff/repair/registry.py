@@ -103,9 +103,19 @@ def for_finding(finding: Finding) -> tuple[Repair, ...]:
     return tuple(repair for repair in every() if repair.applies(finding))
 
 
-def refusal_of(finding: Finding) -> Refusal | None:
-    """Why there is no repair for a finding; None where nothing is known of it."""
-    return next((refusal for refusal in refusals() if refusal.applies(finding)), None)
+_NOTHING_KNOWN = Refusal(
+    ops=("*",),
+    why="no repair is known for this",
+    way_out=(
+        "keep to the admitted sizes, declare the dimension static, or write this line in another way (sizes of 2 and "
+        "more that differ from each other make the best example)"
+    ),
+)
+
+
+def refusal_of(finding: Finding) -> Refusal:
+    """Why there is no repair for a finding, and the way out."""
+    return next((refusal for refusal in refusals() if refusal.applies(finding)), _NOTHING_KNOWN)
 
 
 def translation_table(repairs: Sequence[Repair] | None = None) -> dict[Callable[..., Any], Callable[..., Any]]:
