@@ -209,14 +209,18 @@ def main() -> int:
         for done in as_completed(waiting):
             kind, name = waiting[done]
             group, _, label = name.partition(": ") if kind == "pattern" else ("", "", Path(name).stem)
-            first, last = before[name].result(), done.result()
+            try:
+                first, last = before[name].result(), done.result()
+            except ModuleNotFoundError as error:
+                print(f"skipped {label}: {error}", flush=True)
+                continue
             one = Outcome(group, label, first.wrong, last.wrong, last.repaired, last.why, last.seconds)
             outcomes[name] = one
             state = f"{'wrong' if any(one.before) else 'right'} -> {'wrong' if any(one.after) else 'right'}"
             print(f"{len(outcomes)}/{len(todo)} {group or 'case'}: {label}: {state} ({one.seconds:.1f} s)", flush=True)
             if any(one.after):
                 print(f"      {one.after}\n      {one.why}", flush=True)
-    ordered = [outcomes[name] for _, name in todo]
+    ordered = [outcomes[name] for _, name in todo if name in outcomes]
     print("\n".join(table(ordered)))
     if options.json:
         Path(options.json).write_text(json.dumps([asdict(one) for one in ordered], indent=1), encoding="utf-8")
