@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -221,6 +223,13 @@ class Resized(nn.Module):
         return half + x
 
 
+class Levels(nn.Module):
+    """A number worked out from a size."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[: int(math.log2(x.shape[0])) + 1] * 2
+
+
 class Either(nn.Module):
     """Two branches with different results: no example will do."""
 
@@ -323,3 +332,51 @@ def test_a_check_of_a_layer_does_not_hide_its_operator() -> None:
     assert [finding.op for finding in report.findings if finding.repaired] == ["aten.rnn_tanh.input"]
     x = torch.randn(3, 9, 3)
     assert torch.allclose(run(report.program, x), model(x), atol=1e-6)
+
+
+def test_a_model_that_is_wrong_at_the_example_itself_is_repaired() -> None:
+    """Nothing is specialized, so there is no finding: torchlib's translation is wrong at every size."""
+
+    class Repeated(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.repeat_interleave(x.shape[0], dim=0)
+
+    plain = guarddiff.check(Repeated(), (X,), dynamic_shapes=SHAPES, verbose=False, on_finding="ignore")
+    with pytest.raises((AssertionError, Exception), match=r"shape|size"):
+        torch.testing.assert_close(run(plain.program, X), Repeated()(X))
+    report = check(Repeated())
+    assert report.repair is not None
+    assert report.repair.returned
+    assert report.repair.names == ("repeat_interleave by a size",)
+    assert (report.status, report.missing) == ("clean", ())
+    for rows in (1, 4, 7):
+        x = torch.randn(rows, 3)
+        assert torch.equal(run(report.program, x), Repeated()(x))
+
+
+def test_what_is_worked_out_from_sizes_is_tried_at_telling_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A logarithm that is a little too small is right at nearly every size."""
+    from guarddiff.repair import numbers, stand_ins
+
+    def inexact(value: Any) -> Any:
+        return torch.log(torch.scalar_tensor(value, dtype=torch.float64)).item() / (math.log(2) + 1e-9)
+
+    def export() -> guarddiff.Report:
+        return guarddiff.check(
+            Levels(), (torch.randn(20, 3),), dynamic_shapes=SHAPES, verbose=False, on_finding="ignore", repair=True
+        )
+
+    report = export()
+    assert report.repair is not None
+    assert report.repair.returned
+    for rows in (1, 2, 4, 16, 20, 64, 100):
+        x = torch.randn(rows, 3)
+        assert run(report.program, x).shape == Levels()(x).shape
+    (repair,) = [one for one in numbers.REPAIRS if one.stand_ins]
+    wrong = stand_ins._function(math.log2, inexact)
+    stands = {**repair.stand_ins, math.log2: wrong, math: stand_ins._Math({**stand_ins._FUNCTIONS, "log2": wrong})}
+    known(monkeypatch, dataclasses.replace(repair, stand_ins=stands))
+    spoilt = export()
+    assert spoilt.repair is not None
+    assert not spoilt.repair.returned
+    assert spoilt.repair.reason == "the repaired model is wrong at further sizes"

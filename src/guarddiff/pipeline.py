@@ -20,6 +20,7 @@ from guarddiff.core.privacy import scrub
 from guarddiff.core.proof import Repair
 from guarddiff.core.report import Missing, overall
 from guarddiff.options import Options
+from guarddiff.replay import search
 from guarddiff.replay.run import told
 from guarddiff.report import Report
 from guarddiff.torch_bridge import evidence as evidence_of
@@ -36,8 +37,8 @@ class Pipeline:
     """Turns one recorded call of the exporter into a report.
 
     ``recording`` is given to the hooks; ``call`` is what went to the TorchScript exporter, None for the other one.
-    ``finish`` makes the report; it is called when torch has made the program and before the model file is
-    written, or after an export that raised.
+    ``job`` is what was proved, None before. ``finish`` makes the report; it is called when torch has made the program
+    and before the model file is written, or after an export that raised.
     """
 
     def __init__(self, options: Options, call: legacy.Call | None = None) -> None:
@@ -47,7 +48,7 @@ class Pipeline:
         self.wrong_sizes = ""
         self.report: Report | None = None
         self._instead: Any = None
-        self._job: proving.Job | None = None
+        self.job: proving.Job | None = None
         self._missing: list[Missing] = []
 
     def finish(self, error: BaseException | None = None) -> Report:
@@ -86,14 +87,15 @@ class Pipeline:
 
     def _repair(self, report: Report) -> None:
         findings = list(report.findings)
-        if self._job is None:
+        if self.job is None:
             return
-        run = partial(repairing.repair, self._job, findings, report.tries, self._guarded)
+        run = partial(repairing.repair, self.job, findings, report.tries, self._guarded)
         done = self._guarded("the repair", run, repairing.Repaired(findings))
         report.findings = tuple(dataclasses.replace(finding, repairable=False) for finding in done.findings)
         report.repair = done.outcome
         if done.program is not None:
             self._instead = report.program = done.program
+            self._missing = [one for one in self._missing if one.part != search.AT_FURTHER_SIZES]
         elif any(f.warns for f in findings) and done.outcome is None:
             report.notes = (
                 *report.notes,
@@ -144,7 +146,7 @@ class Pipeline:
         report.changes = tuple(found.changes)
         self._missing += [Missing("the dimension of a guard", text) for text in found.unplaced]
         report.notes = self._guarded("the notes", lambda: notes.fixed_outputs(evidence), ())
-        self._job = job = proving.Job(recording, evidence, inputs, found, self.options)
+        self.job = job = proving.Job(recording, evidence, inputs, found, self.options)
         kept = proving.Proved(found.findings)
         proved = self._guarded("the verdicts", lambda: proving.prove(job, self._guarded), kept)
         findings, report.tries = proved.findings, proved.tries

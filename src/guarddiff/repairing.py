@@ -70,9 +70,11 @@ def repair(job: proving.Job, findings: Sequence[Finding], tries: Sequence[Try], 
     counterexamples, and nothing new is wrong. Where no finding is to remain, it has to agree at every size that was
     tried on the way, with whatever program: else one would be found that happens to pass its own tries."""
     first = Repaired(list(findings))
-    if job.recording.program is None or not first.remaining:
+    if job.recording.program is None:
         return first
     work = _Work(job, first.findings, tries)
+    if not first.remaining and not work.wrong_at_example:
+        return first
     best: Repaired | None = None
     for way in work.ways():
         done = guarded("the repair", lambda way=way: work.attempt(way, guarded), first)  # type: ignore[misc]
@@ -110,9 +112,14 @@ class _Work:
         own = [self._prover.example.shapes] if self._prover is not None else []
         self._right = [*own, *_sizes(tries, "agrees")]
         self._wrong = _sizes(tries, "differs")
+        self.wrong_at_example = any(shapes in self._wrong for shapes in own)
 
     def ways(self) -> Iterator[_Way]:
-        """With the repairs that are known, at the user's own example first."""
+        """With the repairs that are known, at the user's own example first; with all there are where torch's model is
+        wrong at the example itself, which no guard and no other size can explain."""
+        if self.wrong_at_example:
+            yield _Way(registry.every())
+            return
         found = [known for finding in self._findings if finding.warns for known in registry.for_finding(finding)]
         chosen = tuple({known.name: known for known in found}.values())
         if chosen:
@@ -138,14 +145,18 @@ class _Work:
         if way.example is not None and self._prover is not None:
             given = self._prover.example
             example = given.call(given.at(way.example))
+        used: dict[str, registry.Repair] = {}
+        chosen = registry.noted(way.repairs, used)
         try:
-            with capture.repairs(way.repairs, model=recording.model), assertions.divisible():
-                table = registry.translation_table(way.repairs)
+            with capture.repairs(chosen, model=recording.model), assertions.divisible():
+                table = registry.translation_table(chosen)
                 program = replaying.export_otherwise(recording, table, again, example)
         except Exception as error:
             outcome = Repair(False, way.names, way.ways, (), f"the repaired export raised ({one_line(error)})")
             return Repaired(list(self._findings), outcome)
         again.program = program
+        if self.wrong_at_example:
+            way = dataclasses.replace(way, repairs=tuple(used.values()))
         done = self._judged(again, way, guarded)
         if done.outcome is not None:
             self._wrong += _sizes(done.outcome.tries, "differs")
@@ -167,19 +178,26 @@ class _Work:
         if base.state != "agrees":
             return refused(f"the repaired model is not right at the example's sizes: {replay.at_example(base)}", prover)
         right = [self._repaired(finding, prover, way) for finding in self._findings]
-        if not any(finding.repaired for finding in right):
+        if not any(finding.repaired for finding in right) and not self.wrong_at_example:
             return refused("the repaired model differs from eager PyTorch at the counterexamples too", prover)
-        if any(prover.attempt_at(shapes).state == "differs" for shapes in self._right):
+        if wrong_at(prover, self._right):
             return refused("the repaired model is wrong at sizes at which torch's own is right", prover)
         proved = proving.prove(job, guarded, prover)
         new = [f for f in proved.findings if f.verdict == "confirmed" and not _known(f, right)]
         remaining = any(finding.warns for finding in right)
-        if new or (not remaining and any(prover.attempt_at(shapes).state == "differs" for shapes in self._wrong)):
+        known = list(self._wrong)
+        if any(repair.stand_ins for repair in way.repairs):  # what is worked out from sizes
+            known += another.telling(prover.dims, prover.declared, prover.sizes, prover.example.shapes)
+        if new or (not remaining and wrong_at(prover, known)):
             return refused("the repaired model is wrong at further sizes", prover)
         if proved.missing:
             return refused(f"the repaired model could not be tried: {proved.missing[0].why}", prover)
+        if self.wrong_at_example:
+            right = [dataclasses.replace(one, repaired=True) if one.warns else one for one in right]
+            remaining = False
         agreed = sum(made.state == "agrees" for made in prover.tries)
-        reason = f"it agrees with eager PyTorch at the counterexamples and at all {agreed} sizes at which both ran"
+        where = "the example's sizes, where torch's own does not," if self.wrong_at_example else "the counterexamples"
+        reason = f"it agrees with eager PyTorch at {where} and at all {agreed} sizes at which both ran"
         if remaining:
             reason += ", but for the findings that remain"
         return Repaired(right, Repair(True, way.names, way.ways, tuple(prover.tries), reason), again.program)
@@ -193,6 +211,11 @@ class _Work:
             return finding
         text = finding.repair if known else f"{_ANOTHER}: {way.how}"
         return dataclasses.replace(finding, repaired=True, repair=text)
+
+
+def wrong_at(prover: replay.Prover, shapes: Sequence[another.Shapes]) -> bool:
+    """Whether the model differs from eager PyTorch at one of the shapes."""
+    return any(prover.attempt_at(one).state == "differs" for one in shapes)
 
 
 def _sizes(tries: Sequence[Try], state: TryState) -> list[another.Shapes]:

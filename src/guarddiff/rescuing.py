@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import warnings
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from guarddiff import proving, repairing
 from guarddiff.core.log import say
-from guarddiff.core.proof import Repair
+from guarddiff.core.proof import Repair, Try
+from guarddiff.core.quiet import quiet
 from guarddiff.options import Options
 from guarddiff.pipeline import Pipeline
 from guarddiff.repair import capture, registry
+from guarddiff.replay import another
 from guarddiff.report import Report
 from guarddiff.torch_bridge import assertions, hooks
 from guarddiff.torch_bridge.record import Recording
@@ -37,24 +38,32 @@ def rescue(
     def proved(recording: Recording) -> None:
         del recording
         report = pipeline.finish()
-        if report.status != "clean" or not any(made.state == "agrees" for made in report.tries):
+        prover = proving.prover_of(pipeline.job) if pipeline.job is not None else None
+        if report.status != "clean" or prover is None or prover.baseline().state != "agrees":
             raise _NotProved
+        if repairing.wrong_at(
+            prover, another.telling(prover.dims, prover.declared, prover.sizes, prover.example.shapes)
+        ):
+            raise _NotProved
+        accepted.extend(prover.tries)
 
+    accepted: list[Try] = []
     pipeline.recording.on_program = proved
     used: dict[str, registry.Repair] = {}
-    chosen = [_noted(repair, used) for repair in registry.every()]
+    chosen = registry.noted(registry.every(), used)
     own = dict(kwargs.get("custom_translation_table") or {})
     again = {**kwargs, "custom_translation_table": {**registry.translation_table(chosen), **own}}
     model = kwargs.get("model", args[0] if args else None)
     try:
-        with warnings.catch_warnings(), capture.repairs(chosen, model=model), assertions.divisible():
-            warnings.simplefilter("ignore")
-            with hooks.recording(pipeline.recording):
-                program = torch.onnx.export(*args, **again)
+        with quiet(), capture.repairs(chosen, model=model), assertions.divisible(), hooks.recording(pipeline.recording):
+            program = torch.onnx.export(*args, **again)
     except Exception as failed:
+        if accepted:  # it was right, and could not be written
+            raise
         say(logging.DEBUG, f"the export with repairs failed too ({type(failed).__name__})")
         return None
     tries = pipeline.finish().tries
+    tries += tuple(made for made in accepted if made not in tries)
     agreed = sum(made.state == "agrees" for made in tries)
     why = (
         f"torch.onnx.export itself raised {type(error).__name__}; with the repairs its model agrees with eager PyTorch "
@@ -62,23 +71,3 @@ def rescue(
     )
     ways = tuple(repair.way for repair in used.values())
     return program, pipeline.accept(options, Repair(True, tuple(used), ways, tries, why))
-
-
-def _noted(repair: registry.Repair, used: dict[str, registry.Repair]) -> registry.Repair:
-    """The repair, which puts itself into ``used`` when something of it is."""
-
-    def noting(function: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            result = function(*args, **kwargs)
-            if result is not NotImplemented:
-                used.setdefault(repair.name, repair)
-            return result
-
-        return call
-
-    return dataclasses.replace(
-        repair,
-        translations={name: noting(function) for name, function in repair.translations.items()},
-        functions={original: noting(instead) for original, instead in repair.functions.items()},
-    )

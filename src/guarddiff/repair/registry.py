@@ -5,8 +5,8 @@ from __future__ import annotations
 import fnmatch
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, wraps
 from importlib import import_module
 from typing import Any
 
@@ -131,6 +131,29 @@ def translation_table(repairs: Sequence[Repair] | None = None) -> dict[Callable[
             if operator is not None:
                 found[operator] = function
     return found
+
+
+def noted(repairs: Sequence[Repair], used: dict[str, Repair]) -> list[Repair]:
+    """The repairs, each of which puts itself into ``used`` by its name when something of it is."""
+    return [_noted(repair, used) for repair in repairs]
+
+
+def _noted(repair: Repair, used: dict[str, Repair]) -> Repair:
+    def noting(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            if result is not NotImplemented:
+                used.setdefault(repair.name, repair)
+            return result
+
+        return call
+
+    return replace(
+        repair,
+        translations={name: noting(function) for name, function in repair.translations.items()},
+        functions={original: noting(instead) for original, instead in repair.functions.items()},
+    )
 
 
 def functions(repairs: Sequence[Repair]) -> dict[Callable[..., Any], Callable[..., Any]]:

@@ -131,6 +131,17 @@ def _by_tensor(of: Callable[[Any], Any]) -> Callable[..., Any]:
     return number
 
 
+def _whole_log(base: float) -> Callable[[Any], Any]:
+    """The logarithm to ``base``, exact where it is a whole number, as in Python's log2 and log10."""
+
+    def of(value: Any) -> Any:
+        found = torch.log(value) / math.log(base)
+        whole = torch.round(found)
+        return torch.where(torch.pow(torch.full_like(value, base), whole) == value, whole, found)
+
+    return _by_tensor(of)
+
+
 def _log(value: Any, base: Any = None) -> Any:
     natural = _by_tensor(torch.log)
     if base is None:
@@ -160,8 +171,8 @@ _KEEPS: dict[str, Callable[..., Any]] = {
     "isqrt": _isqrt,
     "fabs": _fabs,
     "log": _log,
-    "log2": _by_tensor(torch.log2),
-    "log10": _by_tensor(torch.log10),
+    "log2": _whole_log(2.0),
+    "log10": _whole_log(10.0),
     "exp": _by_tensor(torch.exp),
 }
 _FUNCTIONS = {name: _function(getattr(math, name), keep) for name, keep in _KEEPS.items()}

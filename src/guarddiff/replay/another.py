@@ -38,6 +38,27 @@ def examples(
     return list({tuple(sorted(one.items())): one for one in lifted}.values())
 
 
+def telling(
+    dims: Sequence[Dimension],
+    declared: Mapping[str, SizeRange],
+    example: Mapping[str, int],
+    base: Mapping[str, Sequence[int]],
+) -> list[Shapes]:
+    """Shapes at which what a model works out from sizes likes to go wrong: small sizes one by one, powers of two and of
+    ten, each dynamic dimension by itself, the others as in the example."""
+    free = sorted({v for dim in dims if dim.declared for v in sizes.variables_of(dim) if v in example})
+    found = []
+    for variable in free:
+        for size in _TELLING:
+            if size in declared.get(variable, SizeRange()):
+                with contextlib.suppress(ValueError):
+                    found.append(sizes.shapes_at({**example, variable: size}, dims, base))
+    return found
+
+
+_TELLING = (*range(1, 18), 25, 29, 31, 32, 33, 49, 64, 99, 100, 101, 127, 128)
+
+
 def _lifted(shapes: Shapes, dims: Sequence[Dimension]) -> Shapes:
     """The same with 2 in place of 0 and 1 where a dimension is declared dynamic."""
     found = {name: list(shape) for name, shape in shapes.items()}

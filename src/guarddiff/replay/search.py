@@ -18,6 +18,10 @@ from guarddiff.replay.sizes import Point
 _MOST_LADDERS = 6
 
 
+AT_FURTHER_SIZES = "runs at further sizes"
+"""The part of the report that is missing where nothing could be run."""
+
+
 @dataclass
 class Found:
     """The findings after the search, and what could not be tried."""
@@ -44,10 +48,10 @@ def search(
         raise_if_no_runtime()
         base = prover.baseline()
     except Unavailable as error:
-        found.missing.append(Missing("runs at further sizes", str(error)))
+        found.missing.append(Missing(AT_FURTHER_SIZES, str(error)))
         return found
     if base.state != "agrees":
-        found.missing.append(Missing("runs at further sizes", at_example(base)))
+        found.missing.append(Missing(AT_FURTHER_SIZES, at_example(base)))
         return found
     unexplained: list[tuple[Point, Outcome]] = []
     guards = [guard for finding in (*findings, *small) for guard in finding.guards]

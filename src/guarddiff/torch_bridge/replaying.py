@@ -8,13 +8,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch.utils import _pytree
 
+from guarddiff.core.quiet import quiet
 from guarddiff.torch_bridge import hooks, probe
 from guarddiff.torch_bridge.probe import PrivateName
 from guarddiff.torch_bridge.record import Recording
@@ -42,8 +42,7 @@ def export_again(
     optimize: bool = True,
 ) -> Any:
     """An ONNXProgram of ``module``, made as the recorded export was. Raises what the exporter raises."""
-    with hooks.recording(_TableReuse(recording.decomposition_table)), _young_heap(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with hooks.recording(_TableReuse(recording.decomposition_table)), _young_heap(), quiet():
         return probe.CORE_EXPORT.get()(
             module,
             args,
@@ -78,8 +77,7 @@ def export_otherwise(
         if not any(known.is_custom for known in registry.get_decomps(operator)):
             registry.register_op(operator, function, is_complex=False)
     into.asked, into.model, into._asked = recording.asked, recording.model, True
-    with hooks.recording(into), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with hooks.recording(into), quiet():
         return probe.CORE_EXPORT.get()(*args, **{**kwargs, "registry": registry, "verbose": False})
 
 
