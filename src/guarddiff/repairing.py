@@ -118,7 +118,8 @@ class _Work:
         """With the repairs that are known, at the user's own example first; with all there are where torch's model is
         wrong at the example itself, which no guard and no other size can explain."""
         if self.wrong_at_example:
-            yield _Way(registry.every())
+            yield _Way(tuple(repair for repair in registry.every() if repair.optimize))
+            yield _Way(tuple(repair for repair in registry.every() if not repair.optimize))
             return
         found = [known for finding in self._findings if finding.warns for known in registry.for_finding(finding)]
         chosen = tuple({known.name: known for known in found}.values())
@@ -150,13 +151,15 @@ class _Work:
         try:
             with capture.repairs(chosen, model=recording.model), assertions.divisible():
                 table = registry.translation_table(chosen)
-                program = replaying.export_otherwise(recording, table, again, example)
+                optimize = all(repair.optimize for repair in way.repairs)
+                program = replaying.export_otherwise(recording, table, again, example, optimize)
         except Exception as error:
             outcome = Repair(False, way.names, way.ways, (), f"the repaired export raised ({one_line(error)})")
             return Repaired(list(self._findings), outcome)
         again.program = program
         if self.wrong_at_example:
-            way = dataclasses.replace(way, repairs=tuple(used.values()))
+            unoptimized = tuple(repair for repair in way.repairs if not repair.optimize)
+            way = dataclasses.replace(way, repairs=(*used.values(), *unoptimized))
         done = self._judged(again, way, guarded)
         if done.outcome is not None:
             self._wrong += _sizes(done.outcome.tries, "differs")

@@ -35,6 +35,7 @@ class Repair:
             ``NotImplemented`` where the original is right.
         stand_ins: What the model's own code calls (``int``, ``math``, ``math.sqrt``) to what it finds under that name
             while the model is captured.
+        optimize: False: the exporter's optimizer is left out.
         since: First torch release it is for (2, 13).
         before: First torch release it is not for; None for none.
     """
@@ -46,6 +47,7 @@ class Repair:
     translations: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     functions: Mapping[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
     stand_ins: Mapping[Any, Any] = field(default_factory=dict)
+    optimize: bool = True
     since: tuple[int, int] = (2, 13)
     before: tuple[int, int] | None = None
 

@@ -60,9 +60,10 @@ def export_otherwise(
     translations: Mapping[Callable[..., Any], Callable[..., Any]],
     into: Recording,
     example: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
+    optimize: bool = True,
 ) -> Any:
     """The recorded export once more, with other translations of some operators and other example inputs (args, kwargs;
-    None: the user's own); what happens is recorded ``into``.
+    None: the user's own), and without the optimizer where ``optimize`` is False; what happens is recorded ``into``.
 
     Translations of the user's own stay. Raises what the exporter raises, and LookupError where the call was not seen.
     """
@@ -78,7 +79,8 @@ def export_otherwise(
             registry.register_op(operator, function, is_complex=False)
     into.asked, into.model, into._asked = recording.asked, recording.model, True
     with hooks.recording(into), quiet():
-        return probe.CORE_EXPORT.get()(*args, **{**kwargs, "registry": registry, "verbose": False})
+        given = {**kwargs, "registry": registry, "verbose": False}
+        return probe.CORE_EXPORT.get()(*args, **(given if optimize else {**given, "optimize": False}))
 
 
 @contextlib.contextmanager
