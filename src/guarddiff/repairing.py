@@ -186,28 +186,39 @@ class _Work:
         if wrong_at(prover, self._right):
             return refused("the repaired model is wrong at sizes at which torch's own is right", prover)
         proved = proving.prove(job, guarded, prover)
-        new = [f for f in proved.findings if f.verdict == "confirmed" and not _known(f, right)]
-        remaining = any(finding.warns for finding in right)
-        known = list(self._wrong)
-        if any(repair.stand_ins for repair in way.repairs):  # what is worked out from sizes
-            known += another.telling(prover.dims, prover.declared, prover.sizes, prover.example.shapes)
-        if new or (not remaining and wrong_at(prover, known)):
+        if any(f.verdict == "confirmed" and not _known(f, right) for f in proved.findings) or self._fails(
+            prover, way, any(finding.warns for finding in right)
+        ):
             return refused("the repaired model is wrong at further sizes", prover)
         if proved.missing:
             return refused(f"the repaired model could not be tried: {proved.missing[0].why}", prover)
-        if self.wrong_at_example:
-            right = [dataclasses.replace(one, repaired=True) if one.warns else one for one in right]
-            remaining = False
-        agreed = sum(made.state == "agrees" for made in prover.tries)
-        where = "the example's sizes, where torch's own does not," if self.wrong_at_example else "the counterexamples"
-        reason = f"it agrees with eager PyTorch at {where} and at all {agreed} sizes at which both ran"
-        if remaining:
-            reason += ", but for the findings that remain"
+        reason = self._reason(prover.tries, any(finding.warns for finding in right))
         return Repaired(right, Repair(True, way.names, way.ways, tuple(prover.tries), reason), again.program)
 
+    def _fails(self, prover: replay.Prover, way: _Way, remaining: bool) -> bool:
+        """Whether it is wrong where others went wrong, or at telling sizes if numbers are worked out from sizes. Where
+        findings remain, only where torch's own model is right: elsewhere they may be to blame."""
+        shapes = list(self._wrong)
+        if any(repair.stand_ins for repair in way.repairs):
+            shapes += another.telling(prover.dims, prover.declared, prover.sizes, prover.example.shapes)
+        if remaining and self._prover is not None:
+            shapes = [one for one in shapes if self._prover.attempt_at(one).state == "agrees"]
+        return wrong_at(prover, shapes)
+
+    def _reason(self, tries: Sequence[Try], remaining: bool) -> str:
+        where = "the example's sizes, where torch's own does not," if self.wrong_at_example else "the counterexamples"
+        agreed, untried = (sum(made.state == state for made in tries) for state in ("agrees", "unknown"))
+        text = f"it agrees with eager PyTorch at {where} and at all {agreed} sizes at which both ran"
+        if untried:
+            text += f" ({untried} more could not be told)"
+        return f"{text}, but for the findings that remain" if remaining else text
+
     def _repaired(self, finding: Finding, prover: replay.Prover, way: _Way) -> Finding:
-        """The finding, marked as repaired where the repaired model agrees with eager PyTorch at its counterexample."""
+        """The finding, marked as repaired where the repaired model agrees with eager PyTorch at its counterexample;
+        where torch's own was wrong at the example there was none to be had, and none may be left."""
         known = registry.for_finding(finding)
+        if self.wrong_at_example and finding.warns:
+            return dataclasses.replace(finding, repaired=True)
         if not finding.warns or finding.counterexample is None or not (known or way.example):
             return finding
         if prover.attempt_at(dict(finding.counterexample.sizes)).state != "agrees":

@@ -19,7 +19,6 @@ from guarddiff.repair import capture, registry
 from guarddiff.replay import another
 from guarddiff.report import Report
 from guarddiff.torch_bridge import assertions, hooks
-from guarddiff.torch_bridge.record import Recording
 
 
 class _NotProved(Exception):
@@ -35,20 +34,8 @@ def rescue(
         return None
     pipeline = Pipeline(dataclasses.replace(options, repair=False, on_finding="ignore", report_to=None, search=True))
 
-    def proved(recording: Recording) -> None:
-        del recording
-        report = pipeline.finish()
-        prover = proving.prover_of(pipeline.job) if pipeline.job is not None else None
-        if report.status != "clean" or prover is None or prover.baseline().state != "agrees":
-            raise _NotProved
-        if repairing.wrong_at(
-            prover, another.telling(prover.dims, prover.declared, prover.sizes, prover.example.shapes)
-        ):
-            raise _NotProved
-        accepted.extend(prover.tries)
-
     accepted: list[Try] = []
-    pipeline.recording.on_program = proved
+    pipeline.recording.on_program = lambda _: accepted.extend(_proved(pipeline))
     used: dict[str, registry.Repair] = {}
     chosen = registry.noted(registry.every(), used)
     own = dict(kwargs.get("custom_translation_table") or {})
@@ -71,3 +58,15 @@ def rescue(
     )
     ways = tuple(repair.way for repair in used.values())
     return program, pipeline.accept(options, Repair(True, tuple(used), ways, tries, why))
+
+
+def _proved(pipeline: Pipeline) -> list[Try]:
+    """What was run of a program that is right wherever it was run. Raises _NotProved for any other."""
+    report = pipeline.finish()
+    prover = proving.prover_of(pipeline.job) if pipeline.job is not None else None
+    if report.status != "clean" or prover is None or prover.baseline().state != "agrees":
+        raise _NotProved
+    shapes = another.telling(prover.dims, prover.declared, prover.sizes, prover.example.shapes)
+    if repairing.wrong_at(prover, shapes):
+        raise _NotProved
+    return prover.tries

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.repair.exporting import AUTO, DYNAMIC, as_if_open, check_repaired, plain_is_wrong, rand, same_tensors
+from tests.repair.exporting import (
+    AUTO,
+    DYNAMIC,
+    SAMPLED,
+    as_if_open,
+    check_repaired,
+    plain_is_wrong,
+    rand,
+    same_tensors,
+)
 
 from guarddiff.repair import affine_grid
 
@@ -23,7 +32,7 @@ def transformed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 def test_fault_and_cure() -> None:
     assert "ONNX Runtime raised" in plain_is_wrong(transformed, ARGS, OTHERS[0], OPEN)
-    check_repaired(transformed, ARGS, OTHERS, affine_grid.REPAIRS, OPEN)
+    check_repaired(transformed, ARGS, OTHERS, affine_grid.REPAIRS, OPEN, single=SAMPLED)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +40,7 @@ def test_fault_and_cure() -> None:
     [(({2: DYNAMIC, 3: DYNAMIC}, {}), False), (OPEN, True), (({2: "h", 3: "w"}, {}), False)],
 )
 def test_declared_and_captured_in_any_way(shapes: Any, strict: bool) -> None:
-    check_repaired(transformed, ARGS, OTHERS[:1], affine_grid.REPAIRS, shapes, strict)
+    check_repaired(transformed, ARGS, OTHERS[:1], affine_grid.REPAIRS, shapes, strict, SAMPLED)
 
 
 def test_corners_one_place_and_a_list_of_sizes() -> None:

@@ -58,12 +58,13 @@ def check_translated(
     repairs: Sequence[Repair],
     shapes: Any = None,
     opset: int | None = None,
+    single: float = 2e-6,
 ) -> None:
     """With the translations the export is right at the example's sizes and at ``others``."""
     file = translated(function, args, repairs, shapes, opset)
     for inputs in (args, *others):
         with torch.no_grad():
-            found = difference(file, function, inputs)
+            found = difference(file, function, inputs, single)
         assert found is None, f"at {[tuple(one.shape) for one in inputs]}: {found}"
 
 
