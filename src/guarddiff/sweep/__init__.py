@@ -1,0 +1,1 @@
+"""Which operators and models are silently wrong on this torch, measured."""
