@@ -7,6 +7,7 @@ stays there. Requests and answers are lines of JSON: ``{"text": ...}`` gives wha
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import gc
 import io
@@ -33,7 +34,7 @@ def serve() -> None:
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         os.dup2(nowhere.fileno(), 2)
-        _prepare()
+        prepare()
         _answer(answers, {"ready": True})
         for line in sys.stdin:
             _answer(answers, run(json.loads(line)["text"]))
@@ -44,8 +45,9 @@ def _answer(answers: IO[str], answer: dict[str, Any]) -> None:
     answers.flush()
 
 
-def _prepare() -> None:
-    """Load what every script needs, and build the exporter's tables once."""
+def prepare() -> None:
+    """Load what every export of this process needs, and build the exporter's tables once: for a process of guarddiff's
+    own, that exports often."""
     import onnxruntime
     import torch
 
@@ -62,17 +64,37 @@ def _remember(name: PrivateName) -> None:
     """Make a function of the exporter give the result of its first call again; a dict is copied, as it is changed."""
     holder, attribute = name.owner()
     original = getattr(holder, attribute)
-    made: dict[str, Any] = {}
+    made: dict[Any, Any] = {}
 
     @functools.wraps(original)
     def again(*args: Any, **kwargs: Any) -> Any:
-        key = repr([x for x in (*args, *kwargs.values()) if isinstance(x, int)])  # the opset; what else there is stays
+        key = tuple(_key(x) for x in (*args, *sorted(kwargs.items())))
         if key not in made:
             made[key] = original(*args, **kwargs)
-        found = made[key]
-        return type(found)(found) if isinstance(found, (dict, set)) else found
+        return _copied(made[key])
 
     setattr(holder, attribute, staticmethod(again) if isinstance(holder, type) else again)
+
+
+def _key(given: Any) -> Any:
+    """What tells one call from another: the opset, the operators that are to stay whole. Other objects stay the same in
+    a process."""
+    if isinstance(given, tuple):
+        return tuple(map(_key, given))
+    if isinstance(given, (set, frozenset, dict)):
+        return frozenset(given)
+    return given if isinstance(given, (int, str)) else None
+
+
+def _copied(found: Any) -> Any:
+    """A table of its own for each export: the exporter writes custom translations into the one that it is given."""
+    if isinstance(found, (dict, set)):
+        return type(found)(found)
+    functions = getattr(found, "functions", None)
+    if isinstance(functions, dict):
+        found = copy.copy(found)
+        found.functions = {target: list(known) for target, known in functions.items()}
+    return found
 
 
 def run(text: str) -> dict[str, Any]:
