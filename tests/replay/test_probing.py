@@ -14,7 +14,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from guarddiff.cli import probe_text
-from guarddiff.replay import probe_points, probe_process, probing
+from guarddiff.core import child
+from guarddiff.replay import probe_points, probing
 from guarddiff.replay.probe_model import NoModel, Value, read
 from guarddiff.replay.probing import ProbeResult, probe
 
@@ -265,13 +266,13 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> str:
         f"    {body}\n"
         "    print(json.dumps({'ok': True, 'outputs': [['y', [n]]]}), flush=True)\n"
     )
-    real = probe_process.subprocess.Popen
+    real = child.subprocess.Popen
 
     def started(command: list[str], **options: object) -> object:
         assert command[:3] == [sys.executable, "-m", "guarddiff.replay.probe_worker"]
         return real([sys.executable, str(script)], **options)  # type: ignore[call-overload]
 
-    monkeypatch.setattr(probe_process.subprocess, "Popen", started)
+    monkeypatch.setattr(child.subprocess, "Popen", started)
     return saved(tmp_path, [node("Relu", "x")], {"x": ["n"]}, {"y": ["n"]})
 
 
@@ -302,13 +303,13 @@ def test_it_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_no_process_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = []
-    real = probe_process.subprocess.Popen
+    real = child.subprocess.Popen
 
     def started(*arguments: object, **options: object) -> object:
         ended.append(real(*arguments, **options))  # type: ignore[call-overload]
         return ended[-1]
 
-    monkeypatch.setattr(probe_process.subprocess, "Popen", started)
+    monkeypatch.setattr(child.subprocess, "Popen", started)
     probe(saved(tmp_path, [node("Relu", "x")], {"x": ["n"]}, {"y": ["n"]}))
     assert [process.poll() is not None for process in ended] == [True]
 

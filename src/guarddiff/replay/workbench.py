@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import re
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import Any
+
+from guarddiff.core.child import Child, Died
 
 CANDIDATE_SECONDS = 30.0
 """No candidate may take longer; most take less than a second."""
@@ -65,8 +65,7 @@ class Workbench:
         self.tried = 0
         self.last_error = ""
         self._known: dict[str, Shown | None] = {}
-        self._process: subprocess.Popen[str] | None = None
-        self._answers: queue.Queue[str | None] = queue.Queue()
+        self._child: Child | None = None
         self._ready = False
         self._pace = 0.0
 
@@ -82,12 +81,10 @@ class Workbench:
     def start(self) -> float:
         """Wait until the process is ready to run candidates; how many seconds that took, as a measure of the machine.
 
-        Raises queue.Empty or OSError where it does not come up.
+        Raises Died or OSError where it does not come up.
         """
         begun = time.monotonic()
-        if not self._ready:
-            self._receive(START_SECONDS)
-            self._ready = True
+        self._up(START_SECONDS)
         self._pace = time.monotonic() - begun
         return self._pace
 
@@ -106,68 +103,34 @@ class Workbench:
             return {"error": "the time was used up"}
         self.tried += 1
         try:
-            if self._process is None:
-                self._start()
-            if not self._ready:
-                self._receive(min(START_SECONDS, left))
-                self._ready = True
-            stdin = self._process.stdin if self._process is not None else None
-            if stdin is None:
-                raise OSError("no process")
-            stdin.write(json.dumps({"text": text}) + "\n")
-            stdin.flush()
+            child = self._up(min(START_SECONDS, left))
             most = max(CANDIDATE_SECONDS, 5 * self._pace)
-            return self._receive(min(most, max(0.1, self.deadline - time.monotonic())))
-        except (OSError, queue.Empty, ValueError) as error:
+            return child.ask({"text": text}, min(most, max(0.1, self.deadline - time.monotonic())))
+        except (OSError, Died) as error:
             self._stop()
-            return {"error": f"the script ended its process or took too long ({type(error).__name__})"}
+            return {"error": f"the script ended its process or took too long ({error})"}
 
-    def _receive(self, seconds: float) -> dict[str, Any]:
-        line = self._answers.get(timeout=seconds)
-        if line is None:
-            raise OSError("the process ended")
-        found: dict[str, Any] = json.loads(line)
-        return found
+    def _up(self, seconds: float) -> Child:
+        """The process, ready to be asked."""
+        child = self._child or self._start()
+        if not self._ready:
+            child.answer(seconds)
+            self._ready = True
+        return child
 
-    def _start(self) -> None:
+    def _start(self) -> Child:
         code = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); sys.argv[1:] = []\n"
         code += "from guarddiff.torch_bridge.workbench import serve; serve()"
         paths = [os.path.abspath(path) for path in sys.path if path]
         package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        self._answers = queue.Queue()
         self._ready = False
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", code, json.dumps([*paths, package])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            encoding="utf-8",
-        )
-        reader = threading.Thread(target=_forward, args=(self._process.stdout, self._answers), daemon=True)
-        reader.start()
+        child = self._child = Child([sys.executable, "-c", code, json.dumps([*paths, package])])
+        return child
 
     def _stop(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                try:
-                    stream.close()
-                except OSError:
-                    continue
-        process.wait()
-
-
-def _forward(stream: IO[str] | None, answers: queue.Queue[str | None]) -> None:
-    try:
-        for line in stream or ():
-            answers.put(line)
-    except ValueError:  # closed while being read
-        pass
-    answers.put(None)
+        child, self._child = self._child, None
+        if child is not None:
+            child.close()
 
 
 def fresh(text: str, seconds: float = FRESH_SECONDS) -> Shown | None:
