@@ -89,7 +89,8 @@ class _Measurement:
         try:
             program, report = self._exported(pipeline)
         except Exception as error:
-            refused = dataclasses.replace(base, state="export error", text=_short(told(error)))
+            told_by = pipeline.report.error if pipeline.report is not None else None
+            refused = dataclasses.replace(base, state="export error", text=_short(told_by or told(error)))
             return dataclasses.replace(refused, repair=self._repaired(tried)) if self._rescues else refused
         said = _said(report, time.perf_counter() - begun)
         names = self._names(pipeline, program)

@@ -146,16 +146,20 @@ def _chosen(name: str) -> tuple[tuple[int, Sample], ...]:
     """The samples that are swept, each with its place among all: the first of each kind."""
     found: dict[Any, tuple[int, Sample]] = {}
     for place, sample in enumerate(operators.samples(name)):
-        tensors = [leaf for leaf in flatten(sample.values) if isinstance(leaf, torch.Tensor)]
-        if any(leaf.dim() for leaf in tensors) and all(leaf.numel() for leaf in tensors) and _plain(tensors):
+        if _varies(name, sample):
             found.setdefault(_kind(sample), (place, sample))
         if len(found) == MOST_SAMPLES:
             break
     return tuple(found.values())
 
 
-def _plain(tensors: Sequence[torch.Tensor]) -> bool:
-    return all(leaf.layout == torch.strided and not leaf.is_quantized for leaf in tensors)
+def _varies(name: str, sample: Sample) -> bool:
+    """Whether a tensor that is no parameter has dimensions, and all tensors are plain ones with elements."""
+    leaves = flatten(sample.values)
+    tensors = {place: leaf for place, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)}
+    plain = all(t.numel() and t.layout == torch.strided and not t.is_quantized for t in tensors.values())
+    parameters = _parameters(name, sample)
+    return plain and any(leaf.dim() for place, leaf in tensors.items() if place not in parameters)
 
 
 def _kind(sample: Sample) -> tuple[Any, ...]:
@@ -177,12 +181,8 @@ def _module(name: str, sample: Sample) -> tuple[Operator, list[torch.Tensor]]:
 
 
 def _parameters(name: str, sample: Sample) -> tuple[int, ...]:
-    """Places among the leaves that hold parameters. Where nothing else has dimensions, there are none."""
+    """Places among the leaves that hold parameters."""
     args, kwargs = sample.values
     marks = [place in _PARAMETERS.get(name, ()) for place, arg in enumerate(args) for _ in flatten(arg)]
-    marks += [key in _PARAMETER_NAMES for key in sorted(kwargs) for _ in flatten(kwargs[key])]
-    leaves = flatten(sample.values)
-    if len(marks) != len(leaves):
-        return ()
-    inputs = [leaf for leaf, marked in zip(leaves, marks) if isinstance(leaf, torch.Tensor) and not marked]
-    return tuple(place for place, marked in enumerate(marks) if marked) if any(leaf.dim() for leaf in inputs) else ()
+    marks += [key in _PARAMETER_NAMES for key in kwargs for _ in flatten(kwargs[key])]
+    return tuple(place for place, marked in enumerate(marks) if marked)
