@@ -89,8 +89,8 @@ class _Measurement:
         try:
             program, report = self._exported(pipeline)
         except Exception as error:
-            told_by = pipeline.report.error if pipeline.report is not None else None
-            refused = dataclasses.replace(base, state="export error", text=_short(told_by or told(error)))
+            cause = pipeline.report.error if pipeline.report is not None else None
+            refused = dataclasses.replace(base, state="export error", text=_cause(cause or told(error)))
             return dataclasses.replace(refused, repair=self._repaired(tried)) if self._rescues else refused
         said = _said(report, time.perf_counter() - begun)
         names = self._names(pipeline, program)
@@ -214,7 +214,7 @@ class _Measurement:
             inputs = names or [value.name for value in program.model.graph.inputs]
             found = Exported(program, inputs).wrong(tried)
         except Exception as error:
-            return Repaired(False, "", "export error", _short(told(error)), round(time.perf_counter() - begun, 3))
+            return Repaired(False, "", "export error", _cause(told(error)), round(time.perf_counter() - begun, 3))
         deciding = truth.first(found, trial.shapes)
         state, text = (deciding[1].state, deciding[1].text) if deciding is not None else ("ok", "")
         reason = done.reason if done is not None else "no repair is known"
@@ -268,6 +268,11 @@ def _found(finding: Finding) -> Found:
         reason=_short(finding.reason),
         repairable=finding.repairable,
     )
+
+
+def _cause(text: str) -> str:
+    """What was at the root of an export's error: the exporter's own words say only at which step it was."""
+    return _short(text.partition("\ncaused by ")[2] or text)
 
 
 def _short(text: str) -> str:

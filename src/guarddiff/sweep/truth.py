@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from guarddiff.replay import compare
@@ -92,16 +93,27 @@ class Exported:
 
     def wrong(self, tried: Sequence[Point]) -> list[tuple[Point, Wrong]]:
         """The points at which the program is not what eager PyTorch is. ``tried[0]`` is the example: dtypes that differ
-        there differ at every size, and count as wrong there alone. Raises Unavailable."""
+        there differ at every size, and count as wrong there alone. Raises Unavailable, and NotComparable for a program
+        that gives other values each time."""
         if self._session is None:
             self._session = Session(self._program)
         found = []
         for number, one in enumerate(tried):
             difference = self._difference(one, of_example=number == 0)
             if difference is not None:
+                if number == 0 and difference.kind == "values" and self._random(one):
+                    raise NotComparable("the exported model differs from itself in two runs")
                 text = f"expected {difference.expected}; got {difference.got}"
                 found.append((one, Wrong(one.shapes, self._state(difference, one), text)))
         return found
+
+    def _random(self, one: Point) -> bool:
+        """Whether two runs at the same inputs differ."""
+        if self._session is None:
+            return False
+        given = feeds(Example(one.leaves, self._names, None, None), one.leaves)
+        runs = [self._session.run(given) for _ in range(2)]
+        return any(not np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(*runs))
 
     def _difference(self, one: Point, of_example: bool) -> Difference | None:
         if self._session is None:
