@@ -21,6 +21,8 @@ SHELVES = (
     "positions",
     "vision",
     "attention",
+    "queries",
+    "relations",
     "recurrent",
     "einsum",
     "masks",
