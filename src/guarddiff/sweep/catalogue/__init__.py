@@ -27,6 +27,7 @@ SHELVES = (
     "einsum",
     "masks",
     "indexing",
+    "scattering",
     "splitting",
     "spectral",
     "normalizing",
