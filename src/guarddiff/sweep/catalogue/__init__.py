@@ -13,6 +13,7 @@ from guarddiff.sweep.catalogue.entry import Entry
 
 SHELVES = (
     "pooling",
+    "pyramids",
     "resizing",
     "padding",
     "arithmetic",
@@ -20,6 +21,7 @@ SHELVES = (
     "windows",
     "positions",
     "vision",
+    "detection",
     "attention",
     "queries",
     "relations",
