@@ -34,6 +34,8 @@ SHELVES = (
     "spectral",
     "normalizing",
     "sequences",
+    "tokens",
+    "views",
 )
 """The modules of this package that hold entries, in the order in which they are swept."""
 
