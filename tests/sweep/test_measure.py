@@ -83,6 +83,7 @@ def test_what_torch_cannot_export(measured: Callable[..., Outcome]) -> None:
         (lambda x: x + torch.rand_like(x), "differs from itself"),
         (lambda x: x.view(2, 6), "no other size"),
         (lambda x: x.shape[0], "no tensors"),
+        (lambda x: x.to_sparse(), "another layout"),
     ],
 )
 def test_what_cannot_be_compared(measured: Callable[..., Outcome], function: Callable[..., Any], why: str) -> None:
@@ -126,6 +127,20 @@ def test_wrong_at_the_example_already(measured: Callable[..., Outcome]) -> None:
     outcome = measured(one("test", "relu", torch.relu, (2, 6), (3, 6)), change, repair=False)
     assert (outcome.state, outcome.stage, outcome.wrong_points) == ("wrong values", "example", 2)
     assert outcome.wrong[0].shapes == outcome.example
+
+
+def unloadable(x):  # type: ignore[no-untyped-def]
+    return op.Concat(x, op.Cast(x, to=7), axis=0)
+
+
+def test_a_file_that_onnx_runtime_cannot_load(measured: Callable[..., Outcome]) -> None:
+    def change(trial: Trial) -> Trial:
+        keywords = {**trial.keywords, "custom_translation_table": {torch.ops.aten.relu.default: unloadable}}
+        return Trial(trial.model, trial.shapes, trial.others, trial.at, keywords)
+
+    outcome = measured(one("test", "relu", torch.relu, (2, 6), (3, 6)), change, repair=False)
+    assert (outcome.state, outcome.stage) == ("runtime error", "example")
+    assert "load the model" in outcome.wrong[0].text
 
 
 def test_a_fault_that_guarddiff_proved_is_looked_at_where_it_was(measured: Callable[..., Outcome]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +48,12 @@ def points(trial: Trial) -> list[Point]:
     model raises at the example's own sizes.
     """
     eager = Eager(trial.model, flatten)
-    found = [_point(eager, trial, trial.shapes)]
+    try:
+        found = [_point(eager, trial, trial.shapes)]
+    except TypeError as error:
+        if "layout" in str(error):
+            raise NotComparable("the model gives tensors of another layout than ONNX Runtime's") from None
+        raise
     if not any(result.is_tensor for result in found[0].expected):
         raise NotComparable("the model gives no tensors")
     if _random(eager, trial, found[0]):
@@ -93,10 +99,14 @@ class Exported:
 
     def wrong(self, tried: Sequence[Point]) -> list[tuple[Point, Wrong]]:
         """The points at which the program is not what eager PyTorch is. ``tried[0]`` is the example: dtypes that differ
-        there differ at every size, and count as wrong there alone. Raises Unavailable, and NotComparable for a program
-        that gives other values each time."""
-        if self._session is None:
-            self._session = Session(self._program)
+        there differ at every size, and count as wrong there alone. A program that ONNX Runtime can't load is wrong at
+        the example. Raises NotComparable for a program that gives other values each time, and Unavailable."""
+        try:
+            self._session = self._session or Session(self._program)
+        except Unavailable as error:
+            if importlib.util.find_spec("onnxruntime") is None:
+                raise
+            return [(tried[0], Wrong(tried[0].shapes, "runtime error", str(error)))]
         found = []
         for number, one in enumerate(tried):
             difference = self._difference(one, of_example=number == 0)
