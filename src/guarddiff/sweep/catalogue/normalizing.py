@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -301,7 +302,7 @@ def _losses() -> list[Entry]:
     same = (((3, 5), (3, 5)), ((4, 7), (4, 7)), ((2, 9), (2, 9)))
     classes = (((3, 5), (3,)), ((4, 5), (4,)), ((7, 5), (7,)))
     steps = (((2, 5, 4), (2, 5)), ((3, 7, 4), (3, 7)), ((2, 3, 4), (2, 3)))
-    functions = {
+    functions: dict[str, Callable[..., Any]] = {
         "mean squared error": F.mse_loss,
         "smooth L1": F.smooth_l1_loss,
         "cosine": lambda x, y: F.cosine_similarity(x, y, dim=1),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,7 +25,7 @@ def entries() -> list[Entry]:
 class Layer(nn.Module):
     """One of torch's layers; ``states`` hands its last states back too."""
 
-    def __init__(self, kind: type[nn.RNNBase], states: bool = True, **more: Any) -> None:
+    def __init__(self, kind: Callable[..., nn.RNNBase], states: bool = True, **more: Any) -> None:
         super().__init__()
         self.states, self.layer = states, kind(3, 4, **{"batch_first": True, **more})
 
@@ -35,13 +37,13 @@ class Layer(nn.Module):
 def _layers() -> list[Entry]:
     second, seconds = (5, 2, 3), ((10, 2, 3), (4, 3, 3))
     found = []
-    for kind in (nn.RNN, nn.LSTM, nn.GRU):
-        name = kind.__name__
+    kinds: dict[str, Callable[..., nn.RNNBase]] = {"RNN": nn.RNN, "LSTM": nn.LSTM, "GRU": nn.GRU}
+    for name, kind in kinds.items():
         found += [
-            module(LAYER, name, lambda kind=kind: Layer(kind), LINE, *LINES),
-            module(LAYER, f"{name}, two layers", lambda kind=kind: Layer(kind, num_layers=2), LINE, *LINES),
-            module(LAYER, f"{name}, both ways", lambda kind=kind: Layer(kind, bidirectional=True), LINE, *LINES),
-            module(LAYER, f"{name}, batch second", lambda kind=kind: Layer(kind, batch_first=False), second, *seconds),
+            module(LAYER, name, functools.partial(Layer, kind), LINE, *LINES),
+            module(LAYER, f"{name}, two layers", functools.partial(Layer, kind, num_layers=2), LINE, *LINES),
+            module(LAYER, f"{name}, both ways", functools.partial(Layer, kind, bidirectional=True), LINE, *LINES),
+            module(LAYER, f"{name}, batch second", functools.partial(Layer, kind, batch_first=False), second, *seconds),
         ]
     return [
         *found,
@@ -169,7 +171,7 @@ def _last() -> list[Entry]:
     what = {"states": "states", "view": "states by view", "step": "last step", "ends": "both ends", "pooled": "pooled"}
     rows, others = ((3, 5, 3), (3,)), (((2, 9, 3), (2,)), ((4, 4, 3), (4,)))
     return [
-        *(module(LAST, name, lambda key=key: Last(key), LINE, *LINES) for key, name in what.items()),
+        *(module(LAST, name, functools.partial(Last, key), LINE, *LINES) for key, name in what.items()),
         module(LAST, "last step, batch of one", lambda: Last("step"), (1, 5, 3), (2, 5, 3), (3, 9, 3)),
         Entry(LAST, "gathered by lengths", lambda: Gathered(False), rows, others, fill=lengths),
         Entry(LAST, "indexed by lengths", lambda: Gathered(True), rows, others, fill=lengths),

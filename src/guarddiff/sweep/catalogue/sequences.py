@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -85,7 +86,7 @@ def _text() -> list[Entry]:
     how = ("kernel", "shape", "adaptive", "max", "mean")
     return [
         *(
-            module(CONV, f"TextCNN, pooled by {name}", lambda name=name: Text(name), IDS, *MORE, fill=ids)
+            module(CONV, f"TextCNN, pooled by {name}", functools.partial(Text, name), IDS, *MORE, fill=ids)
             for name in how
         ),
         module(CONV, "TextCNN, batch of one", lambda: Text("max"), (1, 7), (2, 12), (3, 5), fill=ids),

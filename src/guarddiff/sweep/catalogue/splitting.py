@@ -1,5 +1,6 @@
 """Splitting and joining: pieces by number, by size, by lists of sizes, and how they come together again."""
 
+# mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
 from typing import Any

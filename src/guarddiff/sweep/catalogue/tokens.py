@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -144,7 +145,7 @@ def _tokens() -> list[Entry]:
         "backwards",
     )
     return [
-        *(module(TOKENS, name, lambda name=name: Embedded(name), IDS, *MORE, fill=ids) for name in how),
+        *(module(TOKENS, name, functools.partial(Embedded, name), IDS, *MORE, fill=ids) for name in how),
         module(TOKENS, "arange, batch of one", lambda: Embedded("arange"), (1, 7), (2, 12), (3, 5), fill=ids),
         module(TOKENS, "cut table, whole in the example", lambda: Embedded("cut table"), (2, 16), *MORE, fill=ids),
         module(
