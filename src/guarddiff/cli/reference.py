@@ -45,8 +45,19 @@ def reference() -> str:
     for name in app.list_commands(context):
         command = app.get_command(context, name)
         if command is not None:
-            parts += [f"## guarddiff {name}\n", *_command(command, click.Context(command, context, name))]
+            parts += _section(command, click.Context(command, context, name), 2)
     return "\n".join([*parts, _TRUST])
+
+
+def _section(command: click.Command, context: click.Context, level: int) -> Iterator[str]:
+    """The command under a heading, and below it those that it holds."""
+    yield f"{'#' * level} {context.command_path}\n"
+    yield from _command(command, context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            inner = command.get_command(context, name)
+            if inner is not None:
+                yield from _section(inner, click.Context(inner, context, name), level + 1)
 
 
 def _command(command: click.Command, context: click.Context) -> Iterator[str]:
