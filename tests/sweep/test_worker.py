@@ -99,13 +99,15 @@ def test_numpy_gets_the_seed_too() -> None:
 
 
 def test_the_room_with_torch_measures_what_the_sources_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = pytest.importorskip("torch")
+    torch, onnxruntime = pytest.importorskip("torch"), pytest.importorskip("onnxruntime")
     before = torch.get_num_threads()
+    monkeypatch.setattr(onnxruntime, "SessionOptions", onnxruntime.SessionOptions)  # put back afterwards
     monkeypatch.setattr("guarddiff.torch_bridge.workbench.prepare", lambda: None)
     monkeypatch.setenv(worker.THREADS, "2")
     try:
         outcome = worker.measured(worker.torch_room(), "nothing/at/all", 1)
         assert torch.get_num_threads() == 2
+        assert onnxruntime.SessionOptions().intra_op_num_threads == 2
     finally:
         torch.set_num_threads(before)
     assert outcome.state == "failed"

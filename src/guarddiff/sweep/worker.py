@@ -27,7 +27,8 @@ from guarddiff.sweep.outcome import Outcome
 
 ROOM = "guarddiff.sweep.worker:torch_room"
 THREADS = "GUARDDIFF_SWEEP_THREADS"
-"""Environment variable: threads of torch in each worker process; 1 without it, as there is one process per core."""
+"""Environment variable: threads of torch and of ONNX Runtime in each worker process; 1 without it, as there is one
+process per core."""
 ORPHANED_SECONDS = 30.0
 """How long after its limit a case that can't be interrupted is let be when the process that asked has gone."""
 
@@ -60,9 +61,20 @@ def torch_room() -> Measure:
     from guarddiff.torch_bridge.workbench import prepare
 
     prepare()
+    import onnxruntime
     import torch
 
-    torch.set_num_threads(int(os.environ.get(THREADS, "1")))
+    threads = int(os.environ.get(THREADS, "1"))
+    torch.set_num_threads(threads)
+
+    class SessionOptions(onnxruntime.SessionOptions):  # type: ignore[misc]
+        """Sessions of this process take no more threads than torch: left alone, each takes all cores."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.intra_op_num_threads = threads
+
+    onnxruntime.SessionOptions = SessionOptions
     return _of_the_sources
 
 
