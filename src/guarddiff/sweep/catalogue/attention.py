@@ -147,7 +147,7 @@ class Encoder(nn.Module):
 
     def forward(self, x: torch.Tensor) -> Any:
         mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1]) if self.masked else None
-        return self.encoder(x, mask=mask)
+        return self.encoder(x, mask=mask, is_causal=self.masked)
 
 
 class Decoder(nn.Module):
@@ -158,7 +158,7 @@ class Decoder(nn.Module):
         self.decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), layers)
 
     def forward(self, x: torch.Tensor, memory: torch.Tensor) -> Any:
-        return self.decoder(x, memory, tgt_mask=causal(x.shape[1]))
+        return self.decoder(x, memory, tgt_mask=causal(x.shape[1]), tgt_is_causal=True)
 
 
 class Whole(nn.Module):

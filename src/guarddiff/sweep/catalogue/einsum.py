@@ -86,7 +86,6 @@ def _matmuls() -> list[Entry]:
         one(MATMUL, "power", lambda x: torch.linalg.matrix_power(x / 2, 3), (2, 4, 4), (2, 6, 6), (3, 3, 3)),
         one(MATMUL, "covariance", _covariance, (6, 4), (9, 4), (4, 4)),
         one(MATMUL, "torch.cov", lambda x: torch.cov(x), (4, 6), (4, 9), (3, 5)),
-        one(MATMUL, "torch.corrcoef", lambda x: torch.corrcoef(x), (4, 6), (4, 9), (3, 5)),
         two(MATMUL, "batched, named", torch.bmm, *batches, dynamic=_bmm_names()),
         one(MATMUL, "with itself, strict", lambda x: x @ x.mT, ROWS, (2, 8, 4), (3, 3, 4), dynamic=strict(1, 0, 1)),
     ]

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from guarddiff.sweep.catalogue.dims import named, strict
+from guarddiff.sweep.catalogue.dims import bounded, strict
 from guarddiff.sweep.catalogue.entry import Entry, module, one, two
 
 GATHER, BEST, MOVED, RUNNING, SEARCH = (
@@ -170,7 +170,13 @@ def _best() -> list[Entry]:
         one(BEST, "place of the greatest", lambda x: (x.argmax(1), x.argmin(-1), x.max(1).indices), ROW, *ROWS),
         one(BEST, "beams over all words", _beams, LINE, *LINES),
         one(
-            BEST, "best three, named", lambda x: x.topk(3, dim=-1), ROW, (3, 9), (4, 5), dynamic=named(rows=0, items=1)
+            BEST,
+            "best three, bounded",
+            lambda x: x.topk(3, dim=-1),
+            (4, 6),
+            (5, 9),
+            (3, 5),
+            dynamic=bounded(3, 64, rows=0, items=1),
         ),
     ]
 

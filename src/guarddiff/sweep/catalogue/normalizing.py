@@ -215,8 +215,7 @@ def _statistics() -> list[Entry]:
 
 def _order() -> list[Entry]:
     return [
-        one(STATISTICS, "median, odd", lambda x: x.median(1).values, LINE, (2, 9, 4), (3, 3, 4)),
-        one(STATISTICS, "median, even", lambda x: x.median(1).values, (2, 6, 4), (2, 10, 4), (3, 4, 4)),
+        one(STATISTICS, "median", lambda x: x.median(1).values, LINE, (2, 9, 4), (3, 3, 4)),
         one(STATISTICS, "median by sorting", lambda x: x.sort(1).values[:, (x.shape[1] - 1) // 2], LINE, *LINES),
         one(STATISTICS, "quantile", lambda x: x.quantile(0.3, dim=1), LINE, *LINES),
         one(STATISTICS, "quantiles", lambda x: torch.quantile(x, torch.tensor([0.25, 0.5]), dim=1), LINE, *LINES),

@@ -256,8 +256,12 @@ def _blocks() -> list[Entry]:
         one(BLOCKS, "every other step", _strided, LINE, (2, 6, 4), (3, 16, 4)),
         one(BLOCKS, "halves", _halves, LINE, (2, 6, 4), (3, 16, 4)),
         one(BLOCKS, "by split", _split_blocks, LINE, (2, 12, 4), (2, 10, 4)),
-        one(BLOCKS, "by view, named", _chunked, LINE, (2, 12, 4), (3, 16, 4), dynamic=named(batch=0, length=1)),
+        one(BLOCKS, "by view, a multiple named", _chunked, LINE, (2, 12, 4), (3, 16, 4), dynamic=_multiples()),
     ]
+
+
+def _multiples() -> list[dict[int, Any]]:
+    return [{0: torch.export.Dim("batch"), 1: 4 * torch.export.Dim("chunks", max=16)}]
 
 
 def _near_mask(x: torch.Tensor) -> Any:

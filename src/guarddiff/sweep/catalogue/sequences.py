@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from guarddiff.sweep.catalogue.dims import bounded, named
+from guarddiff.sweep.catalogue.dims import named
 from guarddiff.sweep.catalogue.entry import Entry, module
 
 CONV = "convolutions in time"
@@ -205,8 +205,8 @@ def _sound() -> list[Entry]:
     ]
 
 
-def _frames() -> list[dict[int, Any] | None]:
-    return bounded(2, 64, batch=0, frames=1)
+def _frames() -> list[dict[int, Any]]:
+    return [{0: torch.export.Dim("batch"), 1: torch.export.Dim("frames", min=11, max=64)}]
 
 
 class Causal(nn.Module):

@@ -172,7 +172,6 @@ def _windows() -> list[Entry]:
         one(WINDOW, "blackman", lambda x: x * torch.blackman_window(x.shape[1]), ROW, *ROWS),
         one(WINDOW, "bartlett", lambda x: x * torch.bartlett_window(x.shape[1]), ROW, *ROWS),
         one(WINDOW, "hamming by hand", _by_hand, ROW, *ROWS),
-        one(WINDOW, "kaiser", lambda x: x * torch.kaiser_window(x.shape[1], True, 6.0), ROW, *ROWS),
         one(WINDOW, "hann, batch alone", lambda x: x * torch.hann_window(x.shape[1]), ROW, (3, 8), (5, 8)),
         one(
             WINDOW,

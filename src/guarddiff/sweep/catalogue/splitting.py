@@ -57,7 +57,15 @@ def _splits() -> list[Entry]:
         one(SPLIT, "a third and the rest", _by_a_third, ROW, *ROWS),
         one(SPLIT, "features, batch free", lambda x: x.split([1, 2], dim=-1), LINE, *LINES),
         one(SPLIT, "rows of the batch", lambda x: torch.cat(x.split(1), 1), (2, 6), (3, 6), (5, 6)),
-        one(SPLIT, "two and the rest, named", _rest, ROW, (3, 12), (4, 8), dynamic=named(rows=0, columns=1)),
+        one(
+            SPLIT,
+            "two and the rest, bounded",
+            _rest,
+            (4, 6),
+            (5, 12),
+            (6, 8),
+            dynamic=bounded(4, 64, rows=0, columns=1),
+        ),
         one(SPLIT, "halves by size, strict", _halves, ROW, (3, 12), (4, 8), dynamic=strict(1, 0, 1)),
     ]
 
@@ -242,10 +250,10 @@ def _slices() -> list[Entry]:
             SLICES,
             "three offsets, bounded",
             _three_offsets,
-            LINE,
-            (3, 12, 3),
-            (4, 8, 3),
-            dynamic=bounded(2, 32, batch=0, steps=1),
+            (4, 6, 3),
+            (5, 12, 3),
+            (6, 8, 3),
+            dynamic=bounded(4, 32, batch=0, steps=1),
         ),
     ]
 
