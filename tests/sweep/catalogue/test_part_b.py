@@ -95,7 +95,7 @@ def test_the_check_of_runs_passes_what_is_fine() -> None:
     "entry",
     [
         one("f", "nothing varies", torch.relu, (2, 3), (2, 3), (2, 3)),
-        one("f", "one other", torch.relu, (2, 3), (4, 3)),
+        one("f", "no other", torch.relu, (2, 3), dynamic=[{0: torch.export.Dim.AUTO}]),
         one("f", "not declared", torch.relu, (2, 3), (4, 5), (3, 3), dynamic=[{0: torch.export.Dim.AUTO}]),
     ],
     ids=lambda entry: entry.name,
