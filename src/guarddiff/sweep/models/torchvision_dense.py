@@ -38,6 +38,8 @@ _DETECTION: dict[str, dict[str, int]] = {
     "ssd300_vgg16": {**_FEW, "topk_candidates": 30},
     "ssdlite320_mobilenet_v3_large": {**_FEW, "topk_candidates": 30},
 }
+_GAINS = {"ssd300": 0.7, "ssdlite320": 0.7, "fcos": 4.0}
+"""With these some boxes are found, and their scores are not all the same."""
 _HEADS = ("retinanet_resnet50_fpn", "fcos_resnet50_fpn", "ssdlite320_mobilenet_v3_large")
 
 
@@ -54,7 +56,7 @@ def nets() -> list[Net]:
                 functools.partial(_detection, name, few),
                 (Input(_photo, (3, "h", "w")),),
                 _one_image(),
-                gain=0.7 if name.startswith("ssd") else 2.0,
+                gain=_GAINS.get(name.split("_")[0], 2.0),
             )
         )
     for name in _HEADS:

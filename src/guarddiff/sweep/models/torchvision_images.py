@@ -1,4 +1,4 @@
-"""torchvision's classifiers, and trunks that give features."""
+"""torchvision's classifiers, and trunks that give pyramids of features."""
 
 from __future__ import annotations
 
@@ -69,7 +69,6 @@ def nets() -> list[Net]:
         squares("vit_b_16", functools.partial(_make, "vit_b_16", image_size=64), 64),
         squares("vit_b_32", functools.partial(_make, "vit_b_32", image_size=96), 96),
         squares("maxvit_t", functools.partial(_make, "maxvit_t", input_size=(224, 224)), 224),
-        images("resnet18.features", _features, *_SMALL),
         images("resnet18_fpn_backbone", _pyramid, *_SMALL),
         images("mobilenet_v3_fpn_backbone", _mobile_pyramid, *_SMALL),
     ]
@@ -90,12 +89,6 @@ def _narrow_vgg(name: str) -> nn.Module:
     model: Any = _make(name, init_weights=False)
     model.classifier = nn.Sequential(nn.Linear(512 * 7 * 7, 128), nn.ReLU(True), nn.Dropout(), nn.Linear(128, 100))
     made: nn.Module = model
-    return made
-
-
-def _features() -> nn.Module:
-    extract = import_module("torchvision.models.feature_extraction").create_feature_extractor
-    made: nn.Module = extract(_make("resnet18"), {"layer2": "middle", "layer4": "last"})
     return made
 
 
