@@ -16,7 +16,7 @@ from guarddiff.core.finding import Finding
 from guarddiff.core.proof import Repair, Try, TryState
 from guarddiff.options import Options
 from guarddiff.repair import capture, registry
-from guarddiff.replay import another
+from guarddiff.replay import another, verdicts
 from guarddiff.replay import prove as replay
 from guarddiff.replay.run import one_line
 from guarddiff.torch_bridge import assertions, replaying
@@ -179,7 +179,8 @@ class _Work:
             return refused("there are no example inputs to run it with")
         base = prover.baseline()
         if base.state != "agrees":
-            return refused(f"the repaired model is not right at the example's sizes: {replay.at_example(base)}", prover)
+            told = verdicts.at_example(base)
+            return refused(f"the repaired model is not right at the example's sizes: {told}", prover)
         right = [self._repaired(finding, prover, way) for finding in self._findings]
         if not any(finding.repaired for finding in right) and not self.wrong_at_example:
             return refused("the repaired model differs from eager PyTorch at the counterexamples too", prover)

@@ -16,7 +16,7 @@ from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import guarddiff
 from guarddiff.core.finding import Finding
-from guarddiff.replay import prove
+from guarddiff.replay import prove, verdicts
 from guarddiff.replay.run import Outcome, Unavailable
 
 
@@ -143,6 +143,14 @@ def test_harmless() -> None:
     assert not finding.warns
 
 
+def test_stretching_the_other_input_is_tried_before_a_guard_is_called_harmless() -> None:
+    """``x[1]`` and ``y[0]`` have size 1 in the example; each grown alone agrees, and only both turned round do not."""
+    shapes = tuple({0: Dim.AUTO, 1: Dim.AUTO} for _ in range(2))
+    found = only(check(torch.broadcast_tensors, (torch.randn(4, 1), torch.randn(1, 3)), shapes))
+    assert found.verdict == "confirmed" and found.counterexample is not None
+    assert set(found.guards) == {"x[1] == 1", "y[0] == 1"}
+
+
 def test_a_branch_whose_ways_agree_is_harmless() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.shape[0] > 7 else x + x
@@ -253,7 +261,7 @@ UNKNOWN = Outcome("unknown", text="who knows")
 )
 def test_verdict_without_a_difference(pooling: Finding, tried: list[Outcome], verdict: str, reason: str) -> None:
     bare = prove.replace(pooling, reason="", verdict="unconfirmed", counterexample=None)
-    found = prove._without_difference(bare, tried, True)
+    found = verdicts.without_difference(bare, tried, True)
     assert found.verdict == verdict
     assert found.reason.startswith(reason)
     assert found.counterexample is None
@@ -261,12 +269,12 @@ def test_verdict_without_a_difference(pooling: Finding, tried: list[Outcome], ve
 
 def test_sizes_that_break_other_guards_too_show_nothing_inherent(pooling: Finding) -> None:
     bare = prove.replace(pooling, reason="", verdict="unconfirmed", counterexample=None)
-    found = prove._without_difference(bare, [REJECTED, REJECTED], False)
+    found = verdicts.without_difference(bare, [REJECTED, REJECTED], False)
     assert found.verdict == "unconfirmed"
     assert found.reason == (
         "eager PyTorch rejects every size tried (RuntimeError: no), but each breaks another finding's guards too"
     )
-    assert prove._without_difference(bare, [AGREES, REJECTED], False).verdict == "harmless"
+    assert verdicts.without_difference(bare, [AGREES, REJECTED], False).verdict == "harmless"
 
 
 def test_an_error_of_the_try_itself_makes_one_finding_unconfirmed(monkeypatch: pytest.MonkeyPatch) -> None:

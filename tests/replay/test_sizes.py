@@ -285,3 +285,35 @@ def test_named_sizes_that_cannot_be_made(asked: dict[str, int], words: str) -> N
     points, wrong = sizes.named(({"n": 5}, asked), dims, {"n": 2})
     assert points == []
     assert wrong == words
+
+
+# --- before a finding is called harmless ---------------------------------------------------------------
+
+
+def test_guards_that_no_point_has_broken_are_tried_too() -> None:
+    dims = tuple(dim(name, 1, SizeRange(), axis) for axis, name in enumerate("abc"))
+    one = finding(("a == 1", "b == 1", "c == 1"), *dims)
+    tried = [{"a": 2, "b": 1, "c": 1}, {"a": 3, "b": 2, "c": 1}]
+    found = sizes.untouched(one, tried, ranges(dims), {"a": 1, "b": 1, "c": 1})
+    assert found and all(point["c"] != 1 and (point["a"], point["b"]) == (1, 1) for point in found)
+    assert sizes.untouched(one, [*tried, {"a": 1, "b": 1, "c": 5}], ranges(dims), {"a": 1, "b": 1, "c": 1}) == []
+
+
+def test_what_is_stretched_in_the_example_stretches_the_other() -> None:
+    dims = (
+        dim("a", 4, SizeRange(), 0, of="x"),
+        dim("b", 1, SizeRange(), 1, of="x"),
+        dim("c", 3, SizeRange(), 0, of="y"),
+    )
+    one = finding(("b == 1",), dims[1])
+    example = {"a": 4, "b": 1, "c": 3}
+    found = sizes.broadcast_the_other_way(one, dims, {"x": 2, "y": 1}, ranges(dims), example)
+    assert found == [{"a": 4, "b": 3, "c": 1}]  # y[0] stands under x[1], not under x[0]
+    fixed = {"a": SizeRange(), "b": SizeRange(1, 2), "c": SizeRange()}
+    assert sizes.broadcast_the_other_way(one, dims, {"x": 2, "y": 1}, fixed, example) == []
+
+
+def test_a_guard_that_the_example_breaks_tells_no_findings_apart() -> None:
+    dims = (dim("a", 1, SizeRange(), 0), dim("b", 3, SizeRange(), 1))
+    held = sizes.holding(finding(("a == b", "b <= 8"), *dims), {"a": 1, "b": 3})
+    assert held.guards == ("b <= 8",)

@@ -13,19 +13,18 @@ import torch
 
 from guarddiff.core.dims import Dimension
 from guarddiff.core.domain import SizeRange
-from guarddiff.core.finding import Counterexample, Finding, Verdict
+from guarddiff.core.finding import Counterexample, Finding
 from guarddiff.core.log import say
 from guarddiff.core.proof import Ladder, Try
-from guarddiff.replay import isolate, ladder, onnx_cut, sizes
+from guarddiff.replay import isolate, ladder, onnx_cut, sizes, verdicts
 from guarddiff.replay.inputs import Example
 from guarddiff.replay.run import Eager, Outcome, Pair, Session, Unavailable, one_line
 from guarddiff.replay.sizes import Point
 
-ENOUGH = 3
-"""Sizes that break a guard and agree, before it is called harmless."""
 _VALUE_CHECKED = ("embedding", "index", "gather", "scatter", "take", "one_hot", "bincount")
 _UNBACKED = re.compile(r"\bu\d+\b")
-_ELSEWHERE = "the decomposed program agrees with eager PyTorch: what is wrong there came later"
+MOST_LEFT = 8
+"""Further sizes for a finding whose first sizes agree: each of its guards is broken by one at least."""
 SECONDS = 120.0
 """Budget of one export's replay; what has not been tried by then stays unconfirmed."""
 
@@ -94,13 +93,14 @@ class Prover:
         return proved
 
     def _tried(self, finding: Finding, others: Sequence[Finding], alone: bool) -> Finding | None:
+        others = [sizes.holding(other, self.sizes) for other in others]
         try:
             return self._isolated(finding, others) if alone else self._whole(finding, others)
         except Unavailable as error:
-            return _verdict(finding, "unconfirmed", str(error))
+            return verdicts.given(finding, "unconfirmed", str(error))
         except Exception as error:
             say(logging.ERROR, "guarddiff could not try a finding", error)
-            return _verdict(finding, "unconfirmed", f"the try itself failed ({one_line(error)})")
+            return verdicts.given(finding, "unconfirmed", f"the try itself failed ({one_line(error)})")
 
     def shapes(self, point: Point) -> dict[str, tuple[int, ...]]:
         """Shapes of the model's inputs at a point."""
@@ -204,7 +204,9 @@ class Prover:
             reason = (
                 f"{runner.cut.op} was run by itself at these sizes, in eager PyTorch and in ONNX Runtime{runner.how}"
             )
-            return replace(finding, verdict="confirmed", reason=_join(finding.reason, reason), counterexample=example)
+            return replace(
+                finding, verdict="confirmed", reason=verdicts.join(finding.reason, reason), counterexample=example
+            )
         return None
 
     def _accepts(self, point: Point) -> bool:
@@ -237,35 +239,58 @@ class Prover:
     def _whole(self, finding: Finding, findings: Sequence[Finding]) -> Finding:
         """The verdict from the whole model."""
         if self.tools.program is None:
-            return _verdict(finding, "unconfirmed", "the export raised, so there is no ONNX model to run")
+            return verdicts.given(finding, "unconfirmed", "the export raised, so there is no ONNX model to run")
         points = self._points(finding, findings)
         if not points:
-            return _verdict(finding, "unconfirmed", "no size inside the declared range breaks its guards")
+            return verdicts.given(finding, "unconfirmed", "no size inside the declared range breaks its guards")
         base = self.baseline()
         if base.state != "agrees":
-            return _verdict(finding, "unconfirmed", at_example(base))
-        tried: list[Outcome] = []
+            return verdicts.given(finding, "unconfirmed", verdicts.at_example(base))
+        tried: list[tuple[Point, Outcome]] = []
+        found = self._differing(finding, findings, points, tried)
+        if found is None and any(outcome.state == "agrees" for _, outcome in tried):
+            found = self._differing(finding, findings, self._left(finding, findings, tried), tried)
+        alone = any(sizes.keeps_others(p, finding, findings) for p in points)
+        return found or verdicts.without_difference(finding, [outcome for _, outcome in tried], alone)
+
+    def _left(
+        self, finding: Finding, findings: Sequence[Finding], tried: Sequence[tuple[Point, Outcome]]
+    ) -> list[Point]:
+        """Where the sizes that were tried agree: what is still to be tried before the finding is called harmless."""
+        ranks = {name: len(shape) for name, shape in self.example.shapes.items()}
+        turned = sizes.broadcast_the_other_way(finding, self.dims, ranks, self.declared, self.sizes)
+        known = [point for point, _ in tried]
+        return (sizes.untouched(finding, known, self.declared, self.sizes, findings) + turned)[:MOST_LEFT]
+
+    def _differing(
+        self,
+        finding: Finding,
+        findings: Sequence[Finding],
+        points: Sequence[Point],
+        tried: list[tuple[Point, Outcome]],
+    ) -> Finding | None:
+        """The finding, confirmed at the first of the points where the results differ; None where none does. What was
+        tried goes to ``tried``."""
         for point in points:
             apart = sizes.keeps_others(point, finding, findings)
-            if not apart and any(done.state == "agrees" for done in tried):
+            if not apart and any(done.state == "agrees" for _, done in tried):
                 break  # where this finding's guards alone were broken, the results agreed
             outcome = self.attempt(point)
             if self.elsewhere(outcome):
                 self.astray.append(point)
-                outcome = Outcome("agrees", text=_ELSEWHERE)
-            if outcome.state == "differs" and not apart and _proved_there(findings, self.shapes(point)):
+                outcome = Outcome("agrees", text=verdicts.ELSEWHERE)
+            if outcome.state == "differs" and not apart and verdicts.proved_there(findings, self.shapes(point)):
                 outcome = Outcome("unknown", text="every size that breaks it breaks a confirmed finding's guards too")
-            tried.append(outcome)
+            tried.append((point, outcome))
             if outcome.state == "differs" and outcome.difference is not None:
-                found = outcome.difference
-                example = Counterexample(self.shapes(point), found.expected, found.got, found.kind)
+                told = outcome.difference
                 return replace(
                     finding,
                     verdict="confirmed",
-                    reason=_join(finding.reason, "the whole model was run at these sizes"),
-                    counterexample=example,
+                    reason=verdicts.join(finding.reason, "the whole model was run at these sizes"),
+                    counterexample=Counterexample(self.shapes(point), told.expected, told.got, told.kind),
                 )
-        return _without_difference(finding, tried, any(sizes.keeps_others(p, finding, findings) for p in points))
+        return None
 
 
 class _Operator:
@@ -348,48 +373,3 @@ def raise_if_no_runtime() -> None:
         import onnxruntime  # noqa: F401
     except ImportError as error:
         raise Unavailable("ONNX Runtime is not installed") from error
-
-
-def _without_difference(finding: Finding, tried: Sequence[Outcome], apart: bool) -> Finding:
-    """The verdict where no try differs; ``apart``: some tried size broke this finding's guards and no other's."""
-    agreed = sum(outcome.state == "agrees" for outcome in tried)
-    rejected = [outcome for outcome in tried if outcome.state == "rejected"]
-    unknown = [outcome for outcome in tried if outcome.state == "unknown"]
-    if unknown and agreed < ENOUGH:
-        return _verdict(finding, "unconfirmed", unknown[0].text)
-    if agreed:
-        told = f"{agreed} sizes that break the guards were run and agree with eager PyTorch"
-        if any(outcome.text == _ELSEWHERE for outcome in tried):
-            told = f"at {agreed} sizes that break the guards {_ELSEWHERE}"
-        return _verdict(finding, "harmless", told)
-    if not apart:
-        why = (
-            f"eager PyTorch rejects every size tried ({rejected[0].text}), but each breaks another finding's guards too"
-        )
-        return _verdict(finding, "unconfirmed", why)
-    return _verdict(
-        finding, "inherent", f"eager PyTorch rejects every such size too ({len(rejected)} tried: {rejected[0].text})"
-    )
-
-
-def _proved_there(findings: Sequence[Finding], shapes: dict[str, tuple[int, ...]]) -> bool:
-    """Whether a finding that is confirmed already excludes these shapes: the difference may be its doing."""
-    return any(f.verdict == "confirmed" and f.admits(shapes) is False for f in findings)
-
-
-def _verdict(finding: Finding, verdict: Verdict, reason: str) -> Finding:
-    return replace(finding, verdict=verdict, reason=_join(finding.reason, reason))
-
-
-def at_example(outcome: Outcome) -> str:
-    """Why nothing can be concluded when the try at the example's own sizes does not agree."""
-    if outcome.difference is not None:
-        return (
-            "the ONNX model differs from eager PyTorch at the example's own sizes "
-            f"(eager: {outcome.difference.expected}; ONNX Runtime: {outcome.difference.got})"
-        )
-    return f"the model could not be run at the example's own sizes ({outcome.text})"
-
-
-def _join(first: str, second: str) -> str:
-    return f"{first}; {second}" if first else second

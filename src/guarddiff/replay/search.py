@@ -11,9 +11,10 @@ from guarddiff.core.finding import Counterexample, Finding
 from guarddiff.core.origin import Origin
 from guarddiff.core.report import Missing
 from guarddiff.replay import sizes
-from guarddiff.replay.prove import Prover, at_example, raise_if_no_runtime
+from guarddiff.replay.prove import Prover, raise_if_no_runtime
 from guarddiff.replay.run import Outcome, Unavailable
 from guarddiff.replay.sizes import Point
+from guarddiff.replay.verdicts import at_example
 
 _MOST_LADDERS = 6
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from guarddiff.core import domain
 from guarddiff.core.dims import Dimension
@@ -73,6 +74,46 @@ def _apart(
 def keeps_others(point: Point, finding: Finding, findings: Sequence[Finding]) -> bool:
     """Whether the point breaks no guard of another finding."""
     return not any(_broken(other.guards, point) for other in findings if other is not finding)
+
+
+def holding(finding: Finding, example: Mapping[str, int]) -> Finding:
+    """The finding without guards that the example itself breaks (a size of 1 that is broadcast): no point near the
+    example keeps them, so that they tell no two findings apart."""
+    return replace(finding, guards=tuple(g for g in finding.guards if domain.holds(g, example) is not False))
+
+
+def untouched(
+    finding: Finding,
+    tried: Sequence[Point],
+    declared: Mapping[str, SizeRange],
+    example: Mapping[str, int],
+    others: Sequence[Finding] = (),
+) -> list[Point]:
+    """Points that break those guards of the finding which no point of ``tried`` breaks, two for each guard."""
+    left = [g for g in finding.guards if not any(domain.holds(g, point) is False for point in tried)]
+    found = [p for g in left for p in breaking(replace(finding, guards=(g,)), declared, example, others, limit=2)]
+    return _unique(found)
+
+
+def broadcast_the_other_way(
+    finding: Finding,
+    dims: Sequence[Dimension],
+    ranks: Mapping[str, int],
+    declared: Mapping[str, SizeRange],
+    example: Mapping[str, int],
+) -> list[Point]:
+    """Points at which a dimension of the finding that has size 1 takes the size of another input's dimension in the
+    same place from the right, and that one has size 1: what is stretched in the example stretches the other."""
+    own = _variables(finding)
+    placed = [(dim, dim.axis - ranks.get(dim.input, 0)) for dim in dims if dim.size == dim.name and dim.name in example]
+    points = [
+        {**example, one.name: example[many.name], many.name: 1}
+        for one, place in placed
+        for many, there in placed
+        if one.name in own and place == there and one.input != many.input
+        if example[one.name] == 1 and example[many.name] > 1
+    ]
+    return _unique(p for p in points if _inside(p, declared) and _broken(finding.guards, p))
 
 
 def breaks(point: Point, finding: Finding) -> bool:
