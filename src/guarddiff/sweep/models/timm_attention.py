@@ -35,8 +35,6 @@ def _plain() -> list[Net]:
         fixed("cait_xxs24_224", 64, img_size=64, depth=4),
         fixed("convit_tiny", 64, img_size=64, depth=4),
         fixed("crossvit_9_240", 240),
-        fixed("levit_128s", 224),
-        fixed("levit_conv_128s", 224),
         fixed("pit_ti_224", 224),
         fixed("tnt_s_patch16_224", 64, img_size=64, depth=2),
         fixed("vit_relpos_small_patch16_224", 64, img_size=64, depth=2),
@@ -97,7 +95,7 @@ def _windows() -> list[Net]:
         fixed("test_coatnet", 160),
         fixed("coatnet_pico_rw_224", 224),
         sized("sam2_hiera_tiny", GRID),
-        sized("halonet26t", ((2, 128, 128), (1, 256, 256), (3, 128, 256))),
+        sized("halonet26t", ((2, 256, 256), (1, 256, 512), (1, 512, 256))),
         sized("focalnet_tiny_srf", SMALL),
         fixed("mvitv2_tiny", 224),
     ]
