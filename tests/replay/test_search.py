@@ -173,7 +173,12 @@ def test_a_random_model_is_missing() -> None:
 def test_a_model_that_is_wrong_at_the_example_is_not_clean() -> None:
     model = One(lambda x: F.interpolate(x, scale_factor=0.6, mode="bilinear", antialias=True))
     report = full(model, (torch.randn(1, 2, 6, 4),), ({2: "h"},))
-    assert (report.status, report.findings) == ("incomplete", ())
+    assert report.status == "specialized"
+    (finding,) = report.findings
+    assert (finding.verdict, finding.stage, finding.dims) == ("confirmed", "translate", ()) and finding.at_example
+    assert finding.counterexample is not None and finding.counterexample.sizes == {"x": (1, 2, 6, 4)}
+    assert "upsample" in finding.op and finding.warns
+    assert "wrong at the example's own sizes already" in report.to_text()
     (missing,) = report.missing
     assert missing.part == "runs at further sizes"
     assert missing.why.startswith("the ONNX model differs from eager PyTorch at the example's own sizes (eager: ")

@@ -155,7 +155,8 @@ def test_a_fault_that_guarddiff_proved_is_looked_at_where_it_was(measured: Calla
         dynamic=[every],
     )
     outcome = measured(entry, repair=False)
-    assert outcome.state in ("wrong shape", "wrong values") and outcome.stage == "decompose" and not outcome.unsure
+    assert outcome.state in ("wrong shape", "wrong values") and outcome.stage == "decompose"
+    assert outcome.beyond and not outcome.unsure
     assert outcome.wrong[0].shapes[0][2:] != (6, 6)
 
 

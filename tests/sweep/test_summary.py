@@ -234,3 +234,16 @@ def test_unknown_names_are_refused(summary: Summary) -> None:
 def test_figures_survive_the_file() -> None:
     again = [Outcome.from_data(json.loads(json.dumps(one.to_data()))) for one in outcomes()]
     assert summarize(again) == summarize(outcomes())
+
+
+def test_what_guarddiff_alone_has_found_counts_apart() -> None:
+    """Its own counterexamples can't tell how much it misses: a case that only they show wrong is in no recall."""
+    found = silent("ops/stack/0", "wrong shape", "decompose", default=CLEAN, full=said(POOL), beyond=True)
+    summary = summarize([found])
+    for of in ("decompose", "all"):
+        assert summary.recalled("full", of).cases == 0
+    apart = {mode: summary.recalled(mode, "beyond") for mode in ("default", "full")}
+    assert [(apart[mode].cases, apart[mode].warned) for mode in apart] == [(1, 0), (1, 1)]
+    assert summary.total.silent == 1 and summary.total.classes == {"decompose": {"wrong shape": 1}}
+    (missed,) = summary.missed
+    assert missed.mode == "default" and missed.reason.startswith("wrong only at a size that guarddiff found; ")

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from guarddiff.sweep.run import Progress
 
 _WIDTH = 110
-_OF = {"all": "all four stages", "unknown": "of unknown stage", "example": "wrong at the example"}
+_OF = {
+    "all": "all four stages",
+    "unknown": "of unknown stage",
+    "example": "wrong at the example",
+    "beyond": "wrong only at sizes that guarddiff found",
+}
 _MODES = {"default": "by default", "full": 'with replay="full"'}
 
 

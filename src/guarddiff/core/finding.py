@@ -52,7 +52,8 @@ class Finding:
     """One root cause: a stage and an origin, with all dimensions and guards it touches.
 
     Attributes:
-        dims: The dimensions it restricts, each with ``declared`` and ``admitted``.
+        dims: The dimensions it restricts, each with ``declared`` and ``admitted``; none where the model is wrong at
+            the example's own sizes already.
         stage: Where it arose.
         op: Operator (``aten._adaptive_avg_pool2d.default``) or what the model's code did (``int()``).
         origin: Module path, user's source line, rule, FX node.
@@ -91,6 +92,12 @@ class Finding:
     def warns(self) -> bool:
         """Whether the user has to hear of it: only confirmed and unconfirmed findings warn, unless repaired."""
         return self.verdict in ("confirmed", "unconfirmed") and not self.repaired
+
+    @property
+    def at_example(self) -> bool:
+        """Whether the model is wrong at the example's own sizes already: no size is to blame, and none is known to be
+        right. Such a finding has no dimensions and no guards."""
+        return self.counterexample is not None and not self.dims and not self.guards
 
     def admits(self, shapes: Shapes) -> bool | None:
         """Whether the guards of this finding hold at ``shapes`` (ONNX input name to shape).

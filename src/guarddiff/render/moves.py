@@ -90,6 +90,8 @@ def _avoid_it(finding: Finding) -> str:
 
 
 def _keep(finding: Finding) -> str:
+    if finding.at_example:
+        return "No size is right: "
     known = any(map(limited, finding.dims)) and all(d.admitted and d.admitted.known for d in finding.dims)
     return "Keep to the admitted sizes, or " if known else "Keep to the example's sizes, or "
 

@@ -248,6 +248,9 @@ def headline(finding: Finding, names: int = 4, most: int = 12) -> str:
 
     At most ``names`` names for dimensions that are alike, at most ``most`` kinds of dimensions.
     """
+    if finding.at_example:
+        before, was = ("Before the repair the", "was") if finding.repaired else ("The", "is")
+        return f"{before} exported model {was} wrong at the example's own sizes already"
     lead, tail = _REPAIRED if finding.repaired else CLAIMS[finding.verdict]
     tail = _still_dynamic(finding) + tail
     found = groups(finding.dims)

@@ -115,9 +115,13 @@ _NOTHING_KNOWN = Refusal(
 )
 
 
+_WRONG_ANYWHERE = Refusal(ops=("*",), why=_NOTHING_KNOWN.why, way_out="write this line in another way")
+
+
 def refusal_of(finding: Finding) -> Refusal:
     """Why there is no repair for a finding, and the way out."""
-    return next((refusal for refusal in refusals() if refusal.applies(finding)), _NOTHING_KNOWN)
+    otherwise = _WRONG_ANYWHERE if finding.at_example else _NOTHING_KNOWN
+    return next((refusal for refusal in refusals() if refusal.applies(finding)), otherwise)
 
 
 def translation_table(repairs: Sequence[Repair] | None = None) -> dict[Callable[..., Any], Callable[..., Any]]:

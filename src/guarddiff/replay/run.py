@@ -43,7 +43,7 @@ def undisturbed(seed: int) -> Iterator[None]:
     numpy_state, python_state = np.random.get_state(), random.getstate()
     with warnings.catch_warnings(), torch.no_grad(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore")
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         np.random.seed(seed)
         random.seed(seed)
         try:

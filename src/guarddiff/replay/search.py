@@ -21,6 +21,8 @@ _MOST_LADDERS = 6
 
 AT_FURTHER_SIZES = "runs at further sizes"
 """The part of the report that is missing where nothing could be run."""
+WRONG_AT_EXAMPLE = "the model is wrong at the example's own sizes already, so that sizes are not to blame"
+"""The reason of such a finding."""
 
 
 @dataclass
@@ -41,6 +43,7 @@ def search(
     """Run the whole model at the user's ``own`` points and, with ``further``, at three or more further sizes per
     dynamic dimension.
 
+    A model that differs at the example's own sizes already gets one finding that says so, and is run nowhere else.
     A difference at sizes that a finding (or a change in ``small``, which excludes 0 and 1 only) excludes confirms
     it; those that nothing excludes become findings of the stage that the ladder names.
     """
@@ -53,6 +56,7 @@ def search(
         return found
     if base.state != "agrees":
         found.missing.append(Missing(AT_FURTHER_SIZES, at_example(base)))
+        found.findings += [_at_example(prover, base)] if base.state == "differs" else []
         return found
     unexplained: list[tuple[Point, Outcome]] = []
     guards = [guard for finding in (*findings, *small) for guard in finding.guards]
@@ -142,6 +146,12 @@ def _new_finding(prover: Prover, point: Point, outcome: Outcome) -> Finding:
         ladder=ladder,
         inputs=tuple(prover.dims),
     )
+
+
+def _at_example(prover: Prover, outcome: Outcome) -> Finding:
+    """The finding of a model that is wrong at the example itself: no size is to blame, and none is known to be right."""
+    made = _new_finding(prover, dict(prover.sizes), outcome)
+    return replace(made, reason=WRONG_AT_EXAMPLE)
 
 
 def _moving(prover: Prover, variables: set[str]) -> tuple[Dimension, ...]:

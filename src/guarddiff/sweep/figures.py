@@ -73,6 +73,8 @@ class Recall(_Plain):
         mode: ``default`` or ``full`` (``replay="full"``).
         of: A stage; ``all``: capture, decompose, translate and optimize. What is wrong at the example's own sizes
             (``example``) is not specialized and in no other figure; no more is ``unknown``, which has no stage.
+            ``beyond``: wrong only at sizes that guarddiff itself found, whatever the stage; in no other figure either,
+            as nobody else has looked there.
         cases: Silently wrong cases at these stages.
         warned: Of these, where the user is warned.
         confirmed: Of these, where the strongest verdict is ``confirmed``.

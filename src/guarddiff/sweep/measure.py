@@ -161,7 +161,7 @@ class _Measurement:
                 continue
             again = exported.wrong([tried[0], at])
             if again:
-                return dataclasses.replace(outcome, unsure=False), again
+                return dataclasses.replace(outcome, unsure=False, beyond=True), again
         return outcome, []
 
     def _shapes(self, finding: Finding) -> tuple[tuple[int, ...], ...] | None:

@@ -135,6 +135,8 @@ class Outcome:
         text: The error, for what is no ``ok`` and no wrong point.
         unsure: What counts neither way: guarddiff confirmed a fault that the case's own sizes do not show, and its
             counterexample could not be run again.
+        beyond: Wrong at no size of the case's own: the wrong point is a counterexample of guarddiff's, which was run
+            again with inputs of the case's own.
         seconds: Time of the whole measurement.
         memory: Peak resident memory of the process by then, in bytes; None when unknown.
     """
@@ -151,6 +153,7 @@ class Outcome:
     repair: Repaired | None = None
     text: str = ""
     unsure: bool = False
+    beyond: bool = False
     seconds: float = 0.0
     memory: int | None = None
 

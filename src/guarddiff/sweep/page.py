@@ -20,7 +20,8 @@ _FOLDER = "DIR"
 _COUNTED = """- **Exported**: measured, and the export raised nothing. **Silently wrong**: exported, the input looks
   dynamic, and ONNX Runtime gives another shape, other values or an error where eager PyTorch runs.
 - **Stage**: the first whose program is wrong. `example`: wrong at the example's own sizes already; `unknown`: could
-  not be told. Both stand apart from recall.
+  not be told. Both stand apart from recall, and so do cases that are right at all sizes of their own and wrong at one
+  that guarddiff found (its counterexample, run with inputs of the case's own).
 - **Warned**: guarddiff warns the user in this mode, whatever of. **Confirmed**: its strongest verdict is `confirmed`.
 - **False alarm**: a right case with a warning; **false confirmed**: one with the verdict `confirmed`. **Unsure** cases
   are right at their own sizes while guarddiff proved a fault at others that could not be run again: they count
@@ -56,6 +57,14 @@ def render(
     blocks += page_tables.times(summary, environment)
     blocks += _reproduce(_groups(cases), environment)
     return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+_TITLES = {
+    "all": "**all stages**",
+    "example": "example (apart)",
+    "unknown": "unknown (apart)",
+    "beyond": "sizes that guarddiff alone tried (apart)",
+}
 
 
 def _groups(cases: Sequence[Outcome]) -> list[str]:
@@ -120,7 +129,7 @@ def _recall(summary: Summary) -> str:
         if not default.cases and default.of != "all":
             continue
         full = summary.recalled("full", default.of)
-        title = {"all": "**all stages**", "example": "example (apart)", "unknown": "unknown (apart)"}.get(default.of)
+        title = _TITLES.get(default.of)
         rows.append([title or default.of, f"{default.cases:,}", *_recalled(default), *_recalled(full)])
     head = ("silently wrong at", "cases", "default: warned", "default: confirmed", "full: warned", "full: confirmed")
     return table(head, rows)

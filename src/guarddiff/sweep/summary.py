@@ -33,6 +33,8 @@ from guarddiff.sweep.figures import (
 from guarddiff.sweep.outcome import STATES, UNMEASURED, Outcome
 
 _SLOWEST = 10
+_BEYOND = "beyond"
+_FOUND_ALONE = "wrong only at a size that guarddiff found; "
 _RECALLED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("decompose", ("decompose",)),
     ("capture", ("capture",)),
@@ -41,6 +43,7 @@ _RECALLED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("all", SPECIALIZING),
     ("example", ("example",)),
     ("unknown", ("unknown",)),
+    (_BEYOND, PLACES),
 )
 
 
@@ -96,7 +99,7 @@ def _counts(group: str, cases: Sequence[Outcome]) -> Counts:
 
 
 def _recall(silent: Sequence[Outcome], mode: str, of: str, stages: tuple[str, ...]) -> Recall:
-    cases = [one for one in silent if place(one) in stages]
+    cases = [one for one in silent if place(one) in stages and one.beyond == (of == _BEYOND)]
     return Recall(
         mode=mode,
         of=of,
@@ -135,7 +138,7 @@ def _judged(outcome: Outcome, mode: str) -> Judged:
         state=outcome.state,
         stage=place(outcome) if outcome.silent else None,
         verdict=told.verdict if told is not None else None,
-        reason=evidence.reason(told),
+        reason=f"{_FOUND_ALONE if outcome.beyond else ''}{evidence.reason(told)}",
     )
 
 

@@ -21,7 +21,7 @@ class Entry:
     Attributes:
         family: The kind of pattern, in a few words.
         name: Unique within the family.
-        make: Makes the module; called after ``torch.manual_seed(0)``.
+        make: Makes the module; called after torch was seeded.
         example: The shape of each input of ``forward``, which takes tensors by position.
         others: Shapes of the inputs that eager PyTorch accepts, each of which the exported model has to be right at.
         fill: (place of the input, shape) → its tensor; None gives normal random numbers. Called after a seed was set.
@@ -40,7 +40,7 @@ class Entry:
     def inputs(self, shapes: Shapes) -> tuple[torch.Tensor, ...]:
         """Inputs of these shapes, the same at every call."""
         state = torch.get_rng_state()
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         fill = self.fill or normal
         made = tuple(fill(place, shape) for place, shape in enumerate(shapes))
         torch.set_rng_state(state)
@@ -57,7 +57,7 @@ class Entry:
 
     def trial(self) -> Trial:
         """The export to measure."""
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)
         model = self.make().eval()
         return Trial(
             model,
