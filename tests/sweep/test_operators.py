@@ -67,3 +67,17 @@ def test_keys() -> None:
             sources.case(wrong)
     with pytest.raises(KeyError):
         sources.trial(sources.case("ops/kron/100000"))
+
+
+def test_what_is_sorted_stays_sorted() -> None:
+    offsets = torch.tensor([0, 2, 3])
+    assert operators.resized(offsets, (5,)).tolist() == [0, 0, 2, 2, 3]
+    bounds = torch.arange(6.0).reshape(2, 3) + 1
+    bigger = operators.resized(bounds, (2, 7))
+    assert torch.equal(bigger, bigger.sort(dim=-1).values)
+    assert not torch.equal(operators.resized(bounds.flip(-1), (2, 7)), bigger)
+
+
+def test_operators_whose_values_are_undefined_are_left_out() -> None:
+    assert operators._left_out("empty_like") and operators._left_out("jiterator_unary")
+    assert not operators._left_out("emptyish") and not operators._left_out("abs")

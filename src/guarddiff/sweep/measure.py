@@ -96,7 +96,8 @@ class _Measurement:
         names = self._names(pipeline, program)
         found = Exported(program, names).wrong(tried)
         full = self._full(pipeline, report)
-        base, found = self._looked_at_again(base, found, (report, full[1]), Exported(program, names), tried)
+        if not found:
+            base, found = self._looked_at_again(base, pipeline, (report, full[1]), Exported(program, names), tried[0])
         outcome = dataclasses.replace(base, default=said, full=full[0], text="; ".join(self._failures))
         return self._judged(outcome, pipeline, tried, found, names)
 
@@ -140,36 +141,42 @@ class _Measurement:
     def _looked_at_again(
         self,
         outcome: Outcome,
-        found: list[tuple[Point, Wrong]],
+        pipeline: Pipeline,
         reports: Sequence[Report | None],
         exported: Exported,
-        tried: Sequence[Point],
+        example: Point,
     ) -> tuple[Outcome, list[tuple[Point, Wrong]]]:
-        """Where nothing is wrong at the case's own sizes and guarddiff has proved a fault: its counterexample with
-        inputs of the case's own. Wrong there as well: so it is. One that can't be run leaves the case ``unsure``."""
-        if found:
-            return outcome, found
+        """For a case that is right at its own sizes: the counterexamples that guarddiff has, run once more, with inputs
+        of the case's own and, where these agree, with those of guarddiff's replay, whose values are others. Wrong there
+        as well: so it is. One that can't be run leaves the case ``unsure``."""
         for finding in [f for r in reports if r is not None for f in r.findings if f.verdict == "confirmed"]:
-            shapes = self._shapes(finding)
             try:
-                if shapes is None:
-                    raise NotComparable("the counterexample does not name every input")
-                at = truth.point(self._trial, shapes)
+                at = [truth.point(self._trial, self._shapes(finding)), self._replayed(pipeline, finding)]
             except Exception as error:
                 self._failures.append(f"a counterexample could not be run again ({one_line(error)})")
                 outcome = dataclasses.replace(outcome, unsure=True)
                 continue
-            again = exported.wrong([tried[0], at])
-            if again:
-                return dataclasses.replace(outcome, unsure=False, beyond=True), again
+            for one in at:
+                again = exported.wrong([example, one])
+                if again:
+                    return dataclasses.replace(outcome, unsure=False, beyond=True), again
         return outcome, []
 
-    def _shapes(self, finding: Finding) -> tuple[tuple[int, ...], ...] | None:
+    def _shapes(self, finding: Finding) -> tuple[tuple[int, ...], ...]:
         """The shape of each tensor at the finding's counterexample, in the order of the case's inputs."""
         example = finding.counterexample
         if example is None or len(example.sizes) != len(self._trial.shapes):
-            return None
+            raise NotComparable("the counterexample does not name every input")
         return tuple(tuple(shape) for shape in example.sizes.values())
+
+    def _replayed(self, pipeline: Pipeline, finding: Finding) -> Point:
+        """The counterexample with the inputs of guarddiff's replay."""
+        prover = proving.prover_of(pipeline.job) if pipeline.job is not None else None
+        if prover is None or finding.counterexample is None:
+            raise NotComparable("guarddiff's inputs are not known")
+        leaves = prover.example.at(finding.counterexample.sizes)
+        expected = prover.eager.run(prover.example, leaves)
+        return Point(self._shapes(finding), tuple(leaves), tuple(expected))
 
     def _judged(
         self,
@@ -210,16 +217,21 @@ class _Measurement:
         call = {"dynamo": True, "verbose": False, **trial.keywords}
         try:
             program = api.export(trial.model, args, kwargs=kwargs or None, on_finding="ignore", repair=True, **call)
-            done = api.report_of(program).repair
+            report = api.report_of(program)
+            done = report.repair
             inputs = names or [value.name for value in program.model.graph.inputs]
             found = Exported(program, inputs).wrong(tried)
         except Exception as error:
-            return Repaired(False, "", "export error", _cause(told(error)), round(time.perf_counter() - begun, 3))
+            return Repaired(
+                False, "", "export error", _cause(told(error)), seconds=round(time.perf_counter() - begun, 3)
+            )
         deciding = truth.first(found, trial.shapes)
         state, text = (deciding[1].state, deciding[1].text) if deciding is not None else ("ok", "")
         reason = done.reason if done is not None else "no repair is known"
         returned = done is not None and done.returned
-        return Repaired(returned, _short(reason), state, _short(text), round(time.perf_counter() - begun, 3))
+        remaining = any(finding.warns for finding in report.findings)
+        seconds = round(time.perf_counter() - begun, 3)
+        return Repaired(returned, _short(reason), state, _short(text), remaining, seconds)
 
     def _guarded(self, make: Callable[[], _Part], instead: _Part) -> _Part:
         try:

@@ -91,13 +91,22 @@ class Said:
 
 @dataclass(frozen=True)
 class Repaired:
-    """What ``repair=True`` gave: whether a repaired model was returned, the reason, and what is wrong with the model
-    that was returned at the sizes of the case (empty: nothing, so it is cured)."""
+    """What ``repair=True`` gave.
+
+    Attributes:
+        returned: Whether a repaired model was returned; else it is torch's own.
+        reason: Why, in the report's words.
+        state: What the returned model is at the sizes of the case, as an outcome's state.
+        text: What is wrong with it; empty for nothing.
+        remaining: Whether the user is still warned: a model that was repaired in part.
+        seconds: Time of the whole export.
+    """
 
     returned: bool
     reason: str
     state: str
     text: str = ""
+    remaining: bool = False
     seconds: float = 0.0
 
     @property

@@ -159,7 +159,7 @@ def _bad_repairs(measured: Sequence[Outcome]) -> tuple[BadRepair, ...]:
     return tuple(
         BadRepair(key, repair.state, repair.text)
         for key, repair in returned
-        if repair.state in STATES and repair.state not in UNMEASURED and not repair.cured
+        if repair.state in STATES and repair.state not in UNMEASURED and not repair.cured and not repair.remaining
     )
 
 
