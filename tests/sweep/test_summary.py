@@ -247,3 +247,13 @@ def test_what_guarddiff_alone_has_found_counts_apart() -> None:
     assert summary.total.silent == 1 and summary.total.classes == {"decompose": {"wrong shape": 1}}
     (missed,) = summary.missed
     assert missed.mode == "default" and missed.reason.startswith("wrong only at a size that guarddiff found; ")
+
+
+def test_a_model_that_is_repaired_in_part_is_no_bad_repair() -> None:
+    """Its findings that remain still warn."""
+    part = Repaired(True, "but for the findings that remain", "wrong shape", remaining=True)
+    cases = [
+        silent(f"ops/stack/{n}", "wrong shape", "decompose", full=said(POOL), repair=one)
+        for n, one in enumerate((part, dataclasses.replace(part, remaining=False)))
+    ]
+    assert [one.key for one in summarize(cases).bad_repairs] == ["ops/stack/1"]

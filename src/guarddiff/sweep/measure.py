@@ -231,7 +231,7 @@ class _Measurement:
         returned = done is not None and done.returned
         remaining = any(finding.warns for finding in report.findings)
         seconds = round(time.perf_counter() - begun, 3)
-        return Repaired(returned, _short(reason), state, _short(text), remaining, seconds)
+        return Repaired(returned, _short(reason), state, _short(text), seconds, remaining)
 
     def _guarded(self, make: Callable[[], _Part], instead: _Part) -> _Part:
         try:

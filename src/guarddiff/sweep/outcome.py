@@ -98,16 +98,16 @@ class Repaired:
         reason: Why, in the report's words.
         state: What the returned model is at the sizes of the case, as an outcome's state.
         text: What is wrong with it; empty for nothing.
-        remaining: Whether the user is still warned: a model that was repaired in part.
         seconds: Time of the whole export.
+        remaining: Whether the user is still warned: a model that was repaired in part.
     """
 
     returned: bool
     reason: str
     state: str
     text: str = ""
-    remaining: bool = False
     seconds: float = 0.0
+    remaining: bool = False
 
     @property
     def cured(self) -> bool:

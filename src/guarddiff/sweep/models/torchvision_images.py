@@ -47,10 +47,8 @@ _ANY_SIZE = (
     "squeezenet1_0",
     "squeezenet1_1",
     "convnext_tiny",
-    "swin_t",
-    "swin_v2_t",
 )
-_NAMED = frozenset(("resnet18", "mobilenet_v2", "efficientnet_b0", "densenet121", "swin_t", "vgg13"))
+_NAMED = frozenset(("resnet18", "mobilenet_v2", "efficientnet_b0", "densenet121", "vgg13"))
 _NARROW_VGG = ("vgg11_bn", "vgg13", "vgg13_bn", "vgg16", "vgg16_bn", "vgg19")
 
 
@@ -69,6 +67,9 @@ def nets() -> list[Net]:
         squares("vit_b_16", functools.partial(_make, "vit_b_16", image_size=64), 64),
         squares("vit_b_32", functools.partial(_make, "vit_b_32", image_size=96), 96),
         squares("maxvit_t", functools.partial(_make, "maxvit_t", input_size=(224, 224)), 224),
+        squares("swin_t", functools.partial(_make, "swin_t"), 64),
+        squares("swin_v2_t", functools.partial(_make, "swin_v2_t"), 64),
+        images("swin.two_stages", _two_stages, *_SMALL),
         images("resnet18_fpn_backbone", _pyramid, *_SMALL),
         images("mobilenet_v3_fpn_backbone", _mobile_pyramid, *_SMALL),
     ]
@@ -89,6 +90,13 @@ def _narrow_vgg(name: str) -> nn.Module:
     model: Any = _make(name, init_weights=False)
     model.classifier = nn.Sequential(nn.Linear(512 * 7 * 7, 128), nn.ReLU(True), nn.Dropout(), nn.Linear(128, 100))
     made: nn.Module = model
+    return made
+
+
+def _two_stages() -> nn.Module:
+    """Swin with height and width dynamic: with four stages its expressions of sizes take many minutes to export."""
+    more = {"embed_dim": 48, "depths": [2, 2], "num_heads": [3, 6], "window_size": [7, 7], "num_classes": 100}
+    made: nn.Module = _models().SwinTransformer(patch_size=[4, 4], **more)
     return made
 
 
