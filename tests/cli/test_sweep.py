@@ -36,6 +36,15 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
+def test_a_package_that_is_missing_is_named(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(group: str) -> list[Any]:
+        raise ImportError('no expecttest: pip install "guarddiff[sweep]"')
+
+    monkeypatch.setattr(sources, "cases", missing)
+    code, _, err = say("sweep", "list", "ops")
+    assert code == 2 and 'pip install "guarddiff[sweep]"' in err and "an error of its own" not in err
+
+
 def test_groups_are_those_of_the_sweep() -> None:
     assert commands._GROUPS == GROUPS
 

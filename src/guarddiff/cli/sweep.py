@@ -180,7 +180,10 @@ def _chosen(group: Group, only: Sequence[str]) -> list[Case]:
     from guarddiff.sweep import sources
 
     with progress.stdout_kept(), progress.waiting(f"looking up the cases of {group}"):
-        cases = sources.cases(group)
+        try:
+            cases = sources.cases(group)
+        except ImportError as error:
+            raise Wrong(str(error)) from error
     if not cases:
         why = ": none of torchvision, timm and transformers is installed" if group == "models" else ""
         raise Wrong(f"{group} has no case here{why}")

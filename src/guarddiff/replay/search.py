@@ -149,7 +149,8 @@ def _new_finding(prover: Prover, point: Point, outcome: Outcome) -> Finding:
 
 
 def _at_example(prover: Prover, outcome: Outcome) -> Finding:
-    """The finding of a model that is wrong at the example itself: no size is to blame, and none is known to be right."""
+    """The finding of a model that is wrong at the example itself: sizes are not to blame, and none is known to be
+    right."""
     made = _new_finding(prover, dict(prover.sizes), outcome)
     return replace(made, reason=WRONG_AT_EXAMPLE)
 

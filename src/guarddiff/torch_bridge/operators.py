@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from guarddiff.core.quiet import quiet
 from guarddiff.torch_bridge.probe import PrivateName
 
 _DATABASE = PrivateName(
@@ -28,7 +29,12 @@ class Sample:
 def _operators() -> dict[str, Any]:
     """Name (with its variant where there is one) → entry, in the database's order; the first one of a name."""
     found: dict[str, Any] = {}
-    for entry in _DATABASE.get():
+    try:
+        database = _DATABASE.get()
+    except ModuleNotFoundError as error:
+        why = f"torch's operator database can't be loaded without {error.name or 'a package that is not installed'}"
+        raise ImportError(f'{why}: pip install "guarddiff[sweep]"') from error
+    for entry in database:
         variant = entry.variant_test_name
         found.setdefault(f"{entry.name}.{variant}" if variant else entry.name, entry)
     return found
@@ -51,7 +57,8 @@ def samples(name: str) -> Iterator[Sample]:
     state = torch.get_rng_state()
     torch.manual_seed(0)
     try:
-        made = list(entry.sample_inputs("cpu", dtype, requires_grad=False))
+        with quiet():  # about operators and layouts that are old or new
+            made = list(entry.sample_inputs("cpu", dtype, requires_grad=False))
     finally:
         torch.set_rng_state(state)
     for sample in made:
