@@ -16,6 +16,12 @@ from guarddiff.sweep.models.timm_convolutions import GRID, MEDIUM, SMALL, fixed,
 _DYNAMIC: dict[str, Any] = {"img_size": 64, "dynamic_img_size": True}
 _PATCHES14 = ((2, 56, 56), (1, 84, 84), (3, 56, 112), (2, 98, 70))
 _PATCHES16 = ((2, 64, 64), (1, 96, 96), (3, 64, 128), (2, 112, 80))
+_TWO_STAGES: dict[str, Any] = {
+    "depths": (2, 2),
+    "num_heads": (3, 6),
+    "img_size": 64,
+    "strict_img_size": False,
+}
 _NARROW: dict[str, Any] = {"depth": 2, "embed_dim": 64, "num_heads": 4}
 
 
@@ -82,11 +88,11 @@ def _dynamic() -> list[Net]:
 
 def _windows() -> list[Net]:
     return [
-        sized("swin_tiny_patch4_window7_224", GRID, depths=(2, 2, 2, 2), img_size=64, strict_img_size=False),
+        sized("swin_tiny_patch4_window7_224", GRID, **_TWO_STAGES),
         squares("swin_tiny_patch4_window7_224.fixed", _swin, 112),
-        sized("swinv2_tiny_window8_256", GRID, depths=(2, 2, 2, 2), img_size=64, strict_img_size=False),
-        sized("swinv2_cr_tiny_224", GRID, depths=(2, 2, 2, 2), img_size=64, strict_img_size=False),
-        sized("davit_tiny", SMALL, depths=(1, 1, 1, 1)),
+        sized("swinv2_tiny_window8_256", GRID, **_TWO_STAGES),
+        sized("swinv2_cr_tiny_224", GRID, **_TWO_STAGES),
+        sized("davit_tiny", SMALL, depths=(1, 1), embed_dims=(96, 192), num_heads=(3, 6)),
         sized("twins_pcpvt_small", GRID, depths=(1, 1, 1, 1)),
         sized("twins_svt_small", GRID, depths=(1, 1, 2, 1)),
         fixed("gcvit_xxtiny", 224),
@@ -148,9 +154,7 @@ def _mixers() -> list[Net]:
 
 def _features() -> list[Net]:
     vit = functools.partial(make, "vit_tiny_patch16_224", depth=4, features_only=True, **_DYNAMIC)
-    swin = functools.partial(
-        make, "swin_tiny_patch4_window7_224", img_size=64, strict_img_size=False, depths=(1, 1, 1, 1)
-    )
+    swin = functools.partial(make, "swin_tiny_patch4_window7_224", **_TWO_STAGES)
     return [
         images("vit_tiny_patch16_224.features", vit, *_PATCHES16),
         images("swin_tiny_patch4_window7_224.features", functools.partial(swin, features_only=True), *GRID),

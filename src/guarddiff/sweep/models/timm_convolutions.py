@@ -48,7 +48,6 @@ _ANY_SIZE = (
     "resnetv2_18",
     "resnetv2_50d_gn",
     "efficientnet_b0",
-    "tf_mobilenetv3_small_075",
     "mobilenetv2_035",
     "mnasnet_small",
     "mixnet_s",
@@ -88,7 +87,7 @@ _ANY_SIZE = (
 )
 _IN_STEPS = ("hrnet_w18_small", "fastvit_t8", "dla46_c", "dla46x_c")
 _MEDIUM_SIZE = ("inception_v3", "inception_v4")
-_PADDED_BY_SIZE = ("tf_efficientnet_b0", "tf_efficientnetv2_b0", "tf_mixnet_s")
+_PADDED_BY_SIZE = ("tf_efficientnet_b0", "tf_efficientnetv2_b0", "tf_mixnet_s", "tf_mobilenetv3_small_075")
 """Every padding follows from the size: with height and width dynamic, the expressions of sizes grow with the depth
 until an export takes many minutes."""
 _NAMED = frozenset(("resnet10t", "mobilenetv3_small_050", "convnext_atto", "regnetx_002", "mixnet_s"))
@@ -101,7 +100,7 @@ def nets() -> list[Net]:
     found += [sized(name, GRID) for name in _IN_STEPS]
     found += [sized(name, MEDIUM) for name in _MEDIUM_SIZE]
     found += [fixed(name, 64) for name in _PADDED_BY_SIZE]
-    shallow = functools.partial(make, "test_efficientnet", pad_type="same")
+    shallow = functools.partial(make, "test_efficientnet", pad_type="same", features_only=True, out_indices=(0, 1))
     found.append(images("test_efficientnet.padded_by_size", shallow, *SMALL))
     found.append(sized("vgg11", PHOTO))
     for name in _FEATURES:

@@ -63,10 +63,8 @@ def nets() -> list[Net]:
         found.append(images(f"{name}.head", functools.partial(_head, name), *_SMALL))
     for name in ("r3d_18", "mc3_18", "r2plus1d_18", "swin3d_t"):
         found.append(_clips(name, (1, 8, 32, 32), (2, 12, 48, 48), (1, 8, 32, 64)))
-    found.append(_clips("s3d", (1, 16, 64, 64), (2, 16, 96, 96), (1, 24, 64, 128)))
-    for name in ("mvit_v1_b", "mvit_v2_s"):
-        make = functools.partial(_video, name, spatial_size=(64, 64), temporal_size=4)
-        found.append(Net(name, make, (Input(picture, ("n", 3, 4, 64, 64)),), points("n", (2,), (1,), (3,))))
+    found.append(_clips("s3d", (1, 16, 224, 224), (2, 16, 224, 224), (1, 16, 256, 224), (1, 24, 224, 224)))
+    found.append(Net("mvit.three_blocks", _mvit, (Input(picture, ("n", 3, 4, 64, 64)),), points("n", (2,), (1,), (3,))))
     for name in ("raft_small", "raft_large"):
         frames = (Input(picture, ("n", 3, "h", "w")), Input(picture, ("n", 3, "h", "w")))
         found.append(Net(name, functools.partial(_flow, name), frames, points("n h w", *_FLOW)))
@@ -107,6 +105,28 @@ def _head(name: str) -> nn.Module:
 
 def _video(name: str, **more: Any) -> nn.Module:
     made: nn.Module = getattr(import_module("torchvision.models.video"), name)(weights=None, num_classes=10, **more)
+    return made
+
+
+def _mvit() -> nn.Module:
+    """torchvision's own are made for clips of 16 frames of 224 by 224 alone."""
+    video = import_module("torchvision.models.video.mvit")
+    kernel = [3, 3, 3]
+    blocks = [
+        video.MSBlockConfig(1, 96, 192, [], kernel, [], [1, 8, 8]),
+        video.MSBlockConfig(2, 192, 192, kernel, kernel, [1, 2, 2], [1, 4, 4]),
+        video.MSBlockConfig(2, 192, 192, [], kernel, [], [1, 4, 4]),
+    ]
+    made: nn.Module = video.MViT(
+        (64, 64),
+        4,
+        blocks,
+        residual_pool=False,
+        residual_with_cls_embed=True,
+        rel_pos_embed=False,
+        proj_after_attn=False,
+        num_classes=10,
+    )
     return made
 
 

@@ -100,7 +100,12 @@ def _encoders() -> list[Net]:
         text("bert.classify", build("BertForSequenceClassification", "BertConfig", **SMALL, num_labels=3)),
         text("bert.answer", build("BertForQuestionAnswering", "BertConfig", **SMALL)),
         text("bert.fill", build("BertForMaskedLM", "BertConfig", **SMALL)),
-        Net("nystromformer", build("NystromformerModel", "NystromformerConfig", **nystrom), _sixteen(), _BATCHES),
+        Net(
+            "nystromformer",
+            build("NystromformerModel", "NystromformerConfig", **nystrom),
+            (words(axes=("n", 16)),),
+            _BATCHES,
+        ),
         text("distilbert", build("DistilBertModel", "DistilBertConfig", **distil)),
         text("xlm", build("XLMModel", "XLMConfig", **xlm)),
         text("flaubert", build("FlaubertModel", "FlaubertConfig", **xlm)),
@@ -159,10 +164,6 @@ def _with_decoder() -> list[Net]:
 
 
 _GLOBAL: dict[str, Any] = {"encoder_attention_type": "transient-global", "global_block_size": 4}
-
-
-def _sixteen() -> tuple[Input, ...]:
-    return (words(axes=("n", 16)), masked(axes=("n", 16)))
 
 
 def _funnel() -> dict[str, Any]:

@@ -78,8 +78,16 @@ def _convolutions() -> list[Net]:
         _pixels("convnextv2", build("ConvNextV2Model", "ConvNextV2Config", **stages), *_FREE),
         _pixels("regnet", build("RegNetModel", "RegNetConfig", **stages, embedding_size=8, groups_width=4), *_FREE),
         _pixels("bit", build("BitModel", "BitConfig", **stages, embedding_size=8, num_groups=4), *_FREE),
-        _pixels("mobilenet_v1", build("MobileNetV1Model", "MobileNetV1Config", depth_multiplier=0.25), *_FREE),
-        _pixels("mobilenet_v2", build("MobileNetV2Model", "MobileNetV2Config", depth_multiplier=0.25), *_FREE),
+        _pixels(
+            "mobilenet_v1",
+            build("MobileNetV1Model", "MobileNetV1Config", depth_multiplier=0.25, tf_padding=False),
+            *_FREE,
+        ),
+        _pixels(
+            "mobilenet_v2",
+            build("MobileNetV2Model", "MobileNetV2Config", depth_multiplier=0.25, tf_padding=False),
+            *_FREE,
+        ),
         _pixels("efficientnet", build("EfficientNetModel", "EfficientNetConfig", **_efficient()), *_FREE),
         _pixels("poolformer", build("PoolFormerModel", "PoolFormerConfig", **stages), *_FREE),
         _pixels("hgnet_v2", build("HGNetV2ForImageClassification", "HGNetV2Config"), *_FREE),
