@@ -187,3 +187,17 @@ def test_the_report_of_a_case(tmp_path: Any) -> None:
 
     report = guarddiff.load_report(next(path for path in paths if path.suffix == ".json"))
     assert report.status == "clean" and report.model == "Operator"
+
+
+def padded(x: torch.Tensor) -> torch.Tensor:
+    missing = -x.shape[1] % 4
+    if missing:
+        x = F.pad(x, (0, missing))
+    return x * 2
+
+
+def test_an_input_that_the_repaired_export_calls_otherwise(measured: Callable[..., Outcome]) -> None:
+    """Torch calls the input ``x_orig`` where the branch is not taken, and ``x`` in the export that repairs it."""
+    outcome = measured(one("test", "padded", padded, (2, 8), (2, 9), (3, 10)))
+    assert outcome.silent and outcome.repair is not None
+    assert outcome.repair.returned and outcome.repair.state == "ok", outcome.repair

@@ -219,8 +219,7 @@ class _Measurement:
             program = api.export(trial.model, args, kwargs=kwargs or None, on_finding="ignore", repair=True, **call)
             report = api.report_of(program)
             done = report.repair
-            inputs = names or [value.name for value in program.model.graph.inputs]
-            found = Exported(program, inputs).wrong(tried)
+            found = Exported(program, _renamed(program, names)).wrong(tried)
         except Exception as error:
             return Repaired(
                 False, "", "export error", _cause(told(error)), seconds=round(time.perf_counter() - begun, 3)
@@ -280,6 +279,13 @@ def _found(finding: Finding) -> Found:
         reason=_short(finding.reason),
         repairable=finding.repairable,
     )
+
+
+def _renamed(program: Any, names: Sequence[str | None] | None) -> list[str | None]:
+    """The input of each leaf in a program that was exported again, whose inputs come in the same order: torch calls one
+    ``x`` or ``x_orig``, by what forward does with it. ``names`` are those of the first export, None where it raised."""
+    inputs = iter([value.name for value in program.model.graph.inputs])
+    return list(inputs) if names is None else [name and next(inputs, None) for name in names]
 
 
 def _cause(text: str) -> str:
