@@ -100,8 +100,6 @@ def nets() -> list[Net]:
     found += [sized(name, GRID) for name in _IN_STEPS]
     found += [sized(name, MEDIUM) for name in _MEDIUM_SIZE]
     found += [fixed(name, 64) for name in _PADDED_BY_SIZE]
-    shallow = functools.partial(make, "test_efficientnet", pad_type="same", features_only=True, out_indices=(0, 1))
-    found.append(images("test_efficientnet.padded_by_size", shallow, *SMALL))
     found.append(sized("vgg11", PHOTO))
     for name in _FEATURES:
         found.append(images(f"{name}.features", functools.partial(make, name, features_only=True), *GRID))

@@ -63,7 +63,7 @@ def nets() -> list[Net]:
         found.append(images(f"{name}.head", functools.partial(_head, name), *_SMALL))
     for name in ("r3d_18", "mc3_18", "r2plus1d_18", "swin3d_t"):
         found.append(_clips(name, (1, 8, 32, 32), (2, 12, 48, 48), (1, 8, 32, 64)))
-    found.append(_clips("s3d", (1, 16, 224, 224), (2, 16, 224, 224), (1, 16, 256, 224), (1, 24, 224, 224)))
+    found.append(_clips("s3d", (1, 16, 224, 224), (2, 16, 224, 224), (1, 16, 256, 224), (1, 24, 224, 256)))
     found.append(Net("mvit.three_blocks", _mvit, (Input(picture, ("n", 3, 4, 64, 64)),), points("n", (2,), (1,), (3,))))
     for name in ("raft_small", "raft_large"):
         frames = (Input(picture, ("n", 3, "h", "w")), Input(picture, ("n", 3, "h", "w")))
