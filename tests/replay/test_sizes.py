@@ -317,3 +317,15 @@ def test_a_guard_that_the_example_breaks_tells_no_findings_apart() -> None:
     dims = (dim("a", 1, SizeRange(), 0), dim("b", 3, SizeRange(), 1))
     held = sizes.holding(finding(("a == b", "b <= 8"), *dims), {"a": 1, "b": 3})
     assert held.guards == ("b <= 8",)
+
+
+@pytest.mark.parametrize(
+    ("size", "squares"), [(16, [25, 64]), (17, [26, 65]), (197, [226, 785]), (4, [9, 16]), (5, []), (6, []), (1, [])]
+)
+def test_squares_are_tried_where_the_example_is_one(size: int, squares: list[int]) -> None:
+    """A model that takes the root of a number of tokens takes no other sizes."""
+    one = dim("n", size, SizeRange())
+    tried = [point["n"] for point in sizes.breaking(finding((f"n == {size}",), one), {"n": SizeRange()}, {"n": size})]
+    assert sizes._squares(size) == squares
+    assert set(squares) <= set(tried)
+    assert set(squares) <= {point["n"] for point in sizes.further((one,), {"n": SizeRange()}, {"n": size})}

@@ -16,6 +16,8 @@ from tests.torch_bridge.exports import AUTO, HERE, Exported, exported, line_of
 import guarddiff.demo
 from guarddiff.core.evidence import Group
 from guarddiff.core.origin import Origin, SourceLine
+from guarddiff.sweep import measure, operators
+from guarddiff.sweep.catalogue import pooling
 from guarddiff.torch_bridge import hooks, origin
 from guarddiff.torch_bridge.record import Recording
 
@@ -44,6 +46,9 @@ def forward(text: str) -> SourceLine:
         (hooks.__file__, False),
         (guarddiff.__file__, False),
         (guarddiff.demo.__file__, True),
+        (pooling.__file__, True),
+        (operators.__file__, True),
+        (measure.__file__, False),
         (typing.__file__, False),
         (str(STDLIB / "contextlib.py"), False),
         (sympy.__file__, False),

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from guarddiff.core.own_models import is_own_model
+
 _LEFT_ALONE = {
     *sys.stdlib_module_names,
     *("torch", "numpy", "sympy", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "guarddiff"),
@@ -40,7 +42,7 @@ def namespaces(model: Any) -> list[dict[str, Any]]:
 
 def _model_code(space: Mapping[str, Any]) -> bool:
     name = str(space.get("__name__") or "")
-    return name == "guarddiff.demo" or name.partition(".")[0] not in _LEFT_ALONE
+    return is_own_model(name) or name.partition(".")[0] not in _LEFT_ALONE
 
 
 def _starts(model: Any) -> Iterator[FunctionType]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -197,11 +198,13 @@ def _moved(point: Point, example: Mapping[str, int]) -> list[str]:
 
 
 def _further_sizes(size: int, sizes: SizeRange) -> list[int]:
-    """Larger, not proportional, smaller, 1 and one less; where the declared range has no room for three of these, its
-    ends and the neighbours of the example. The example's own size where the range allows nothing else."""
+    """Larger, not proportional, smaller, 1 and one less, for squares other squares; where the declared range has no
+    room for three of these, its ends and the neighbours of the example. The example's own size where the range allows
+    nothing else."""
     usual = [2 * size, 2 * size + 1, max(2, size // 2), 1, size - 1] if size > 2 else [2 * size + 1, 2 * size + 2, 1, 2]
     near = [size + 1, sizes.lower, size + 2, size - 1, size - 2]
     near += [sizes.upper, sizes.upper - 1] if sizes.upper is not None else []
+    usual += _squares(size)
     found = [s for s in _unique_sizes(usual) if s >= 1 and s in sizes and s != size]
     for other in near:
         if len(found) < 3 and other >= 1 and other in sizes and other not in (size, *found):
@@ -288,12 +291,22 @@ def _combinations(variables: list[str], moves: dict[str, list[int]], base: Point
 def _moves(variable: str, finding: Finding, sizes: SizeRange, size: int) -> list[int]:
     """Sizes to move one dimension to, the most telling first."""
     near = _nearest(variable, finding, size)
-    moves = [2 * size, *near, size + 1, 2 * size + 1, size - 1, 3 * size, size // 2, size + 2, size + size // 2]
-    moves += [3, 2, 4 * size, 1]
+    moves = [2 * size, *near, *_squares(size), size + 1, 2 * size + 1, size - 1, 3 * size, size // 2, size + 2]
+    moves += [size + size // 2, 3, 2, 4 * size, 1]
     if sizes.upper is not None:
         moves.append(sizes.upper)
     moves.append(sizes.lower)
     return _unique_sizes(m for m in moves if m >= 1 and m in sizes) or [size]
+
+
+def _squares(size: int) -> list[int]:
+    """The next square for a square, and for one more than a square: rows of patches, with a token before them or
+    without, of which a model takes the root. Empty for other sizes and for small ones."""
+    for before in (0, 1):
+        root = math.isqrt(max(0, size - before))
+        if root > 1 + before and root * root == size - before:
+            return [(root + 1) ** 2 + before, (2 * root) ** 2 + before]
+    return []
 
 
 def _nearest(variable: str, finding: Finding, size: int) -> list[int]:

@@ -21,10 +21,11 @@ import torch
 import torch.fx.traceback
 
 from guarddiff.core.origin import Origin, SourceLine
+from guarddiff.core.own_models import own_model_files
 from guarddiff.torch_bridge.calls import number_function
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_DEMO = _PACKAGE + "demo.py"  # its models are user code as any other's
+_MODELS = own_model_files(_PACKAGE)
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _SITE = os.path.dirname(os.path.dirname(_TORCH)) + os.sep
 _STDLIB = sysconfig.get_paths()["stdlib"] + os.sep
@@ -70,7 +71,7 @@ def is_user_file(filename: str) -> bool:
     if filename.startswith("<"):
         return not filename.startswith(_GENERATED)
     if filename.startswith((_TORCH, _PACKAGE)):
-        return filename == _DEMO
+        return filename.startswith(_MODELS)
     if filename.startswith(_SITE):
         return filename[len(_SITE) :].split(os.sep, 1)[0] not in _SYMBOLIC_PACKAGES
     return not filename.startswith(_STDLIB) or "site-packages" in filename
