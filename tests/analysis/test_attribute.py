@@ -129,6 +129,20 @@ def test_lower_of_a_dimension_declared_with_a_maximum_is_kept_apart(sizes: SizeR
     assert [admitted(finding) for finding in found.small] == [{"h": "4–64"}]
 
 
+@pytest.mark.parametrize(
+    "text", ["2 * h * (w // 4) != 0", "(h // 3) * (w // 4) >= 1", "h * w > 5 and h >= 3 and w >= 3"]
+)
+def test_a_product_that_must_not_be_empty_is_a_lower_bound(text: str) -> None:
+    """Layers ask whether there is anything to work on: no size above the bounds is excluded."""
+    found = attribute.attribute(evidence(group(POOL, text)))
+    assert effects(found) == [("decompose", "lower", None)] and found.findings == []
+
+
+def test_a_relation_above_the_bounds_is_a_finding() -> None:
+    found = attribute.attribute(evidence(group(POOL, "(h // 3) * (w // 4) >= 1 and h != w + 7")))
+    assert effects(found) == [("decompose", "restricts", 0)]
+
+
 def test_lower_from_a_branch_is_a_finding() -> None:
     found = attribute.attribute(evidence(group(BRANCH, "h > 3", stage="capture")))
     assert effects(found) == [("capture", "lower", 0)]

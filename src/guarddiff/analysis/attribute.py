@@ -84,15 +84,35 @@ def _only_below(finding: Finding) -> bool:
     """Whether it excludes nothing but sizes below a bound, as a kernel that must fit does: eager PyTorch rejects
     those as well, or they are right. Measured over 1,915 exports, no new lower bound meant a wrong model, unless it
     came from a branch in the model's own code."""
+    above: dict[str, SizeRange] = {}
+    related = False
     for dim in finding.dims:
-        admitted = dim.admitted
-        if admitted is None or admitted.intervals is None or len(admitted.intervals) != 1:
+        bound = _lower_bound(dim)
+        if bound is None:
             return False
-        lower, upper = admitted.intervals[0]
-        top = dim.declared.sizes.upper if dim.declared else None
-        if lower > dim.example or upper != top or admitted.text != str(SizeRange(lower, upper)):
-            return False
-    return bool(finding.dims)
+        above[dim.name] = bound
+        related = related or dim.admitted is None or dim.admitted.text != str(bound)
+    if not related:
+        return bool(finding.dims)
+    # ``b * (h // 4) * (w // 4) != 0``: do the guards hold wherever every size is above its bound?
+    example = {dim.name: dim.example for dim in finding.dims}
+    return _effect(finding.guards, above, example) in ("none", "small")
+
+
+def _lower_bound(dim: Dimension) -> SizeRange | None:
+    """What is admitted, where that is all that was declared from some bound on, relations to others left aside."""
+    declared = dim.declared.sizes if dim.declared else SizeRange()
+    admitted = dim.admitted
+    if admitted is None or not admitted.known:
+        return None
+    if admitted.intervals is None:  # restricted by a relation alone
+        return declared
+    if len(admitted.intervals) != 1:
+        return None
+    lower, upper = admitted.intervals[0]
+    text, _, _relation = admitted.text.partition(", ")
+    whole = lower <= dim.example and upper == declared.upper and text == str(SizeRange(lower, upper))
+    return SizeRange(lower, upper) if whole else None
 
 
 def usable(guards: Iterable[Guard]) -> list[str]:
