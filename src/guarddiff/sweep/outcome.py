@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 State = Literal[
     "ok",
@@ -20,19 +20,7 @@ State = Literal[
     "timed out",
     "failed",
 ]
-STATES: tuple[State, ...] = (
-    "ok",
-    "wrong shape",
-    "wrong values",
-    "runtime error",
-    "refused input",
-    "static input",
-    "export error",
-    "not comparable",
-    "crashed",
-    "timed out",
-    "failed",
-)
+STATES: tuple[State, ...] = get_args(State)
 SILENT: frozenset[State] = frozenset(("wrong shape", "wrong values", "runtime error"))
 """Exported without an error, with inputs that look dynamic, and wrong at another size."""
 UNMEASURED: frozenset[State] = frozenset(("not comparable", "crashed", "timed out", "failed"))

@@ -1,4 +1,4 @@
-"""Attention, recurrent nets, products, masks, indexing, splitting, spectra, norms, sequences: eager runs each entry."""
+"""The catalogue: eager PyTorch runs every entry at all its sizes, and every size that varies is declared."""
 
 from __future__ import annotations
 
@@ -7,28 +7,12 @@ import torch
 from tests.sweep.catalogue.checks import declares_what_varies, entries_of, named_apart, runs_alike
 from torch import nn
 
-from guarddiff.sweep.catalogue import SHELVES
+from guarddiff.sweep.catalogue import SHELVES, every
+from guarddiff.sweep.catalogue.dims import bounded, named, strict, words
 from guarddiff.sweep.catalogue.entry import Entry, module, one
 
-MINE = (
-    "attention",
-    "queries",
-    "relations",
-    "recurrent",
-    "einsum",
-    "masks",
-    "indexing",
-    "scattering",
-    "splitting",
-    "spectral",
-    "normalizing",
-    "sequences",
-    "tokens",
-    "views",
-)
 
-
-@pytest.mark.parametrize("shelf", MINE)
+@pytest.mark.parametrize("shelf", SHELVES)
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 @pytest.mark.filterwarnings("ignore:torch.chain_matmul is deprecated")
 @torch.no_grad()
@@ -37,20 +21,43 @@ def test_eager_accepts_all_sizes_and_gives_the_same_again(shelf: str) -> None:
         runs_alike(entry)
 
 
-@pytest.mark.parametrize("shelf", MINE)
+@pytest.mark.parametrize("shelf", SHELVES)
 def test_every_entry_declares_what_its_sizes_need(shelf: str) -> None:
     for entry in entries_of(shelf):
         declares_what_varies(entry)
 
 
 def test_names() -> None:
-    entries = [entry for shelf in MINE for entry in entries_of(shelf)]
+    entries = list(every().values())
     named_apart(entries)
-    assert len(entries) >= 170
+    assert len(entries) >= 300
 
 
-def test_shelves_are_swept() -> None:
-    assert [shelf for shelf in SHELVES if shelf in MINE] == list(MINE)
+def test_some_declare_names_bounds_and_words() -> None:
+    given = [entry.dynamic for entry in every().values() if entry.dynamic is not None]
+    kinds = {type(dim).__name__ for dynamic in given for axes in dynamic if axes for dim in axes.values()}
+    assert {"Dim", "str"} <= kinds
+    assert any(
+        dim is torch.export.Dim.DYNAMIC for dynamic in given for axes in dynamic if axes for dim in axes.values()
+    )
+
+
+def test_one_name_is_one_dimension() -> None:
+    first, second = named(2, height=2, width=3)
+    assert first is not None
+    assert second is not None
+    assert first is not second
+    assert first[2] is second[2]
+    assert first[2] is not first[3]
+    assert [dim.__name__ for dim in first.values()] == ["height", "width"]
+
+
+def test_bounds_words_and_strict_dimensions() -> None:
+    (axes,) = bounded(5, 16, rows=0)
+    assert axes is not None
+    assert (axes[0].min, axes[0].max) == (5, 16)
+    assert words(2, batch=0) == [{0: "batch"}, {0: "batch"}]
+    assert strict(1, 0, 2) == [{0: torch.export.Dim.DYNAMIC, 2: torch.export.Dim.DYNAMIC}]
 
 
 class Noise(nn.Module):
