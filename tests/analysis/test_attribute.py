@@ -397,6 +397,20 @@ def test_static_dimensions_of_several_places_are_several_findings() -> None:
     assert found.changes == []
 
 
+def test_one_size_of_two_inputs_is_one_finding_whoever_asked() -> None:
+    """A ``Dim`` that two inputs share: torch fixed it at two lines, and what fixed it first is the cause."""
+    first, second = Origin(op="int()"), Origin(op="aten.max_pool1d.default")
+    mask = dataclasses.replace(H, input="y")
+    statics = (
+        StaticDimension(H, 6, "capture", first),
+        StaticDimension(W, 6, "capture", second),
+        StaticDimension(mask, 6, "capture", second),
+    )
+    found = attribute.attribute(evidence(static=statics)).findings
+    assert [[d.place for d in finding.dims] for finding in found] == [["x[0]", "y[0]"], ["x[1]"]]
+    assert [finding.op for finding in found] == ["int()", "aten.max_pool1d.default"]
+
+
 def test_a_name_that_two_static_dimensions_share_gives_one_guard() -> None:
     other = Dimension("y", 1, "h", "h", 6, Declared(ANY))
     statics = (StaticDimension(H, 6, "declare", Origin()), StaticDimension(other, 6, "declare", Origin()))

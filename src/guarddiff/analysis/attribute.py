@@ -225,10 +225,13 @@ def _attach(groups: list[Group], leftover: list[Guard], stage: Stage) -> list[Gr
 
 
 def _static_findings(evidence: Evidence) -> list[Finding]:
-    """Declared-dynamic dimensions that are fixed in the ONNX inputs: one finding per place that fixed them."""
+    """Declared-dynamic dimensions that are fixed in the ONNX inputs: one finding per place that fixed them. Dimensions
+    of one size (the user's ``Dim``, shared by two inputs) are fixed together, whichever of them was asked for."""
     grouped: dict[tuple[object, ...], list[StaticDimension]] = {}
+    places: dict[tuple[object, ...], tuple[object, ...]] = {}
     for static in evidence.static:
-        grouped.setdefault((static.stage, static.origin), []).append(static)
+        place = places.setdefault((static.stage, static.dim.size), (static.stage, static.origin))
+        grouped.setdefault(place, []).append(static)
     found = []
     for (_, _), statics in grouped.items():
         first = statics[0]
