@@ -9,7 +9,7 @@ import pytest
 from guarddiff.analysis import attribute
 from guarddiff.core import domain
 from guarddiff.core.dims import Declared, Dimension, InputSpec
-from guarddiff.core.domain import SizeRange
+from guarddiff.core.domain import Admitted, SizeRange
 from guarddiff.core.evidence import Evidence, Group, StaticDimension
 from guarddiff.core.finding import Finding
 from guarddiff.core.origin import Origin, SourceLine
@@ -136,6 +136,17 @@ def test_a_product_that_must_not_be_empty_is_a_lower_bound(text: str) -> None:
     """Layers ask whether there is anything to work on: no size above the bounds is excluded."""
     found = attribute.attribute(evidence(group(POOL, text)))
     assert effects(found) == [("decompose", "lower", None)] and found.findings == []
+
+
+def test_a_product_with_a_dimension_of_unknown_bound_is_no_lower_bound() -> None:
+    """The guard speaks of ``n``, of which the finding knows only that another dimension is twice of it."""
+    text = "n * (w // 4) != 0"
+    bounded = dataclasses.replace(
+        W, admitted=Admitted(f"at least 4, where {text}", ((4, None),), known=True, whole=False)
+    )
+    finding = Finding((bounded,), "decompose", "op", POOL, (text,))
+    assert not attribute._only_below(finding)
+    assert attribute._only_below(dataclasses.replace(finding, guards=("w * (w // 4) != 0",)))
 
 
 def test_a_relation_above_the_bounds_is_a_finding() -> None:

@@ -94,6 +94,8 @@ def _only_below(finding: Finding) -> bool:
         related = related or dim.admitted is None or dim.admitted.text != str(bound)
     if not related:
         return bool(finding.dims)
+    if not _variables(finding.guards) <= set(above):  # a derived dimension, or one whose bound is not known here
+        return False
     # ``b * (h // 4) * (w // 4) != 0``: do the guards hold wherever every size is above its bound?
     example = {dim.name: dim.example for dim in finding.dims}
     return _effect(finding.guards, above, example) in ("none", "small")

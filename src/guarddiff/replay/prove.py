@@ -24,7 +24,7 @@ from guarddiff.replay.sizes import Point
 _VALUE_CHECKED = ("embedding", "index", "gather", "scatter", "take", "one_hot", "bincount")
 _UNBACKED = re.compile(r"\bu\d+\b")
 MOST_LEFT = 8
-"""Further sizes for a finding whose first sizes agree: each of its guards is broken by one at least."""
+"""At most so many further sizes for a finding whose first sizes agree, for guards that none of those has broken."""
 SECONDS = 120.0
 """Budget of one export's replay; what has not been tried by then stays unconfirmed."""
 
@@ -260,7 +260,7 @@ class Prover:
         ranks = {name: len(shape) for name, shape in self.example.shapes.items()}
         turned = sizes.broadcast_the_other_way(finding, self.dims, ranks, self.declared, self.sizes)
         known = [point for point, _ in tried]
-        return (sizes.untouched(finding, known, self.declared, self.sizes, findings) + turned)[:MOST_LEFT]
+        return (turned + sizes.untouched(finding, known, self.declared, self.sizes, findings))[:MOST_LEFT]
 
     def _differing(
         self,

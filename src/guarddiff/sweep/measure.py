@@ -60,12 +60,9 @@ def report(case: Case, folder: str | os.PathLike[str], repair: bool = False) -> 
     Raises what making the case raises. An export that raises leaves a report too.
     """
     trial = sources.trial(case)
-    args, kwargs = trial.at(trial.shapes)
-    call = {"dynamo": True, "verbose": False, **trial.keywords}
+    args, keywords = _call(trial)
     try:
-        checked = api.check(
-            trial.model, args, kwargs=kwargs or None, on_finding="ignore", replay="full", repair=repair, **call
-        )
+        checked = api.check(*args, on_finding="ignore", replay="full", repair=repair, **keywords)
     except Exception:
         checked = api.last_report()  # type: ignore[assignment]
         if checked is None:
@@ -107,12 +104,8 @@ class _Measurement:
         return self._repair and self._case.group != "ops"
 
     def _exported(self, pipeline: Pipeline) -> tuple[Any, Report]:
-        trial = self._trial
-        args, kwargs = trial.at(trial.shapes)
-        call = {"dynamo": True, "verbose": False, **trial.keywords}
-        return watching.run(
-            pipeline, functools.partial(torch.onnx.export, trial.model, args, kwargs=kwargs or None, **call)
-        )
+        args, keywords = _call(self._trial)
+        return watching.run(pipeline, functools.partial(torch.onnx.export, *args, **keywords))
 
     def _names(self, pipeline: Pipeline, program: Any) -> tuple[str | None, ...]:
         """The ONNX input of each leaf of the inputs."""
@@ -150,17 +143,21 @@ class _Measurement:
         of the case's own and, where these agree, with those of guarddiff's replay, whose values are others. Wrong there
         as well: so it is. One that can't be run leaves the case ``unsure``."""
         for finding in [f for r in reports if r is not None for f in r.findings if f.verdict == "confirmed"]:
-            try:
-                at = [truth.point(self._trial, self._shapes(finding)), self._replayed(pipeline, finding)]
-            except Exception as error:
-                self._failures.append(f"a counterexample could not be run again ({one_line(error)})")
-                outcome = dataclasses.replace(outcome, unsure=True)
-                continue
-            for one in at:
-                again = exported.wrong([example, one])
+            for make in (self._own, self._replayed):
+                try:
+                    again = exported.wrong([example, make(pipeline, finding)])
+                except Exception as error:
+                    self._failures.append(f"a counterexample could not be run again ({one_line(error)})")
+                    outcome = dataclasses.replace(outcome, unsure=True)
+                    continue
                 if again:
                     return dataclasses.replace(outcome, unsure=False, beyond=True), again
         return outcome, []
+
+    def _own(self, pipeline: Pipeline, finding: Finding) -> Point:
+        """The counterexample with inputs of the case's own."""
+        del pipeline
+        return truth.point(self._trial, self._shapes(finding))
 
     def _shapes(self, finding: Finding) -> tuple[tuple[int, ...], ...]:
         """The shape of each tensor at the finding's counterexample, in the order of the case's inputs."""
@@ -213,10 +210,9 @@ class _Measurement:
         """What ``guarddiff.export(repair=True)`` hands back, run at the same points."""
         begun = time.perf_counter()
         trial = sources.trial(self._case)
-        args, kwargs = trial.at(trial.shapes)
-        call = {"dynamo": True, "verbose": False, **trial.keywords}
+        args, keywords = _call(trial)
         try:
-            program = api.export(trial.model, args, kwargs=kwargs or None, on_finding="ignore", repair=True, **call)
+            program = api.export(*args, on_finding="ignore", repair=True, **keywords)
             report = api.report_of(program)
             done = report.repair
             found = Exported(program, _renamed(program, names)).wrong(tried)
@@ -252,6 +248,12 @@ class _Guard:
         except Exception as error:
             self._missing.append(Missing(part, one_line(error)))
             return instead
+
+
+def _call(trial: Trial) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What ``torch.onnx.export`` is given, by position and by keyword."""
+    args, kwargs = trial.at(trial.shapes)
+    return (trial.model, args), {"kwargs": kwargs or None, "dynamo": True, "verbose": False, **trial.keywords}
 
 
 def _said(report: Report, seconds: float) -> Said:

@@ -114,9 +114,8 @@ def others(shapes: Shapes) -> Iterator[Shapes]:
     for size, change in itertools.product(sizes, (lambda n: 2 * n, lambda n: n + 3)):
         yield from _new(tuple(tuple(change(n) if n == size else n for n in shape) for shape in shapes), seen)
     for place, shape in enumerate(shapes):
-        for axis, changed in itertools.product(range(len(shape)), (2, -1)):
-            size = 2 * shape[axis] + 1 if changed == 2 else shape[axis] - 1
-            if size > 0:
+        for axis, now in enumerate(shape):
+            for size in filter(None, (2 * now + 1, now - 1)):
                 one = (*shape[:axis], size, *shape[axis + 1 :])
                 yield from _new((*shapes[:place], one, *shapes[place + 1 :]), seen)
 

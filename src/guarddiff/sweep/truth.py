@@ -15,7 +15,7 @@ from guarddiff.replay.compare import Difference, Result
 from guarddiff.replay.inputs import Example
 from guarddiff.replay.run import Eager, Session, Unavailable, feeds, one_line
 from guarddiff.sweep.case import Shapes, Trial
-from guarddiff.sweep.outcome import State, Wrong
+from guarddiff.sweep.outcome import SILENT, State, Wrong
 from guarddiff.torch_bridge.replaying import flatten, flatten_with_tree, unflatten
 
 MOST_POINTS = 8
@@ -159,5 +159,5 @@ class Exported:
 
 def first(found: Sequence[tuple[Point, Wrong]], example: Shapes) -> tuple[Point, Wrong] | None:
     """The point that decides: the example where it is wrong, else one that is silently wrong, else any."""
-    ranked = sorted(found, key=lambda pair: (pair[1].shapes != example, pair[1].state in ("static input",)))
+    ranked = sorted(found, key=lambda pair: (pair[1].shapes != example, pair[1].state not in SILENT))
     return ranked[0] if ranked else None
