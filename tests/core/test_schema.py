@@ -11,7 +11,7 @@ import pytest
 from tests.render.evidence_fixtures import EVIDENCE
 from tests.render.fixtures import SAMPLES, adaptive_pool, hostile
 
-from guarddiff.core import codec, schema
+from guarddiff.core import codec, records, schema
 from guarddiff.core.errors import ReportFileError
 from guarddiff.core.report import ReportData
 
@@ -127,7 +127,7 @@ def test_no_description_of_ours_stands_beside_one_in_the_source() -> None:
     by_name = {cls.__name__: cls for cls in schema._classes(ReportData)}
     for key in schema._FIELDS:
         owner, _, name = key.partition(".")
-        assert name in schema._saved(by_name[owner]), key
+        assert name in records.saved_hints(by_name[owner]), key
         assert name not in schema._documented(by_name[owner])[1], key
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from guarddiff.core import records
 from guarddiff.core.dims import InputSpec
 from guarddiff.core.finding import Finding
 from guarddiff.core.proof import Repair, Try
@@ -72,7 +73,7 @@ class ReportData:
     error: str | None = None
     tries: tuple[Try, ...] = ()
     repair: Repair | None = None
-    program: Any = field(default=None, compare=False, repr=False)
+    program: Any = field(default=None, compare=False, repr=False, metadata=records.NOT_SAVED)
 
 
 def overall(findings: tuple[Finding, ...], missing: tuple[Missing, ...]) -> Status:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from guarddiff.core import codec
+from guarddiff.core.records import saved_hints
 from guarddiff.core.report import ReportData
 
 TITLE = "guarddiff report"
@@ -156,7 +157,7 @@ def _classes(first: Any) -> list[Any]:
     found = [first]
     for cls in found:
         hints = get_type_hints(cls)
-        for name in _saved(cls):
+        for name in saved_hints(cls):
             found += [c for c in _inside(hints[name]) if c not in found]
     return found
 
@@ -169,10 +170,6 @@ def _inside(hint: Any) -> Iterator[Any]:
             yield from _inside(part)
 
 
-def _saved(cls: Any) -> list[str]:
-    return [f.name for f in dataclasses.fields(cls) if f.init and (cls, f.name) != (ReportData, "program")]
-
-
 def _record(cls: Any) -> Record:
     """What the record's docstring and types say of it."""
     text, listed = _documented(cls)
@@ -180,7 +177,7 @@ def _record(cls: Any) -> Record:
     by_name = {f.name: f for f in dataclasses.fields(cls)}
     fields = [
         Field(name, hints[name], listed.get(name) or _FIELDS.get(f"{cls.__name__}.{name}", ""), _default(by_name[name]))
-        for name in sorted(_saved(cls))
+        for name in sorted(saved_hints(cls))
     ]
     return Record(cls.__name__, text, tuple(fields))
 
