@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLACES = {
+    "CheckedSession": "guarddiff.contract.session",
+    "Contract": "guarddiff.contract.contract",
+    "ContractError": "guarddiff.core.errors",
+    "ContractViolation": "guarddiff.core.errors",
     "GuarddiffError": "guarddiff.core.errors",
     "ReportFileError": "guarddiff.core.errors",
     "ReportWriteError": "guarddiff.core.errors",
@@ -35,6 +39,8 @@ _PLACES = {
     "Report": "guarddiff.report",
     "load_report": "guarddiff.report",
     "check": "guarddiff.api",
+    "embed_contract": "guarddiff.contracts",
+    "read_contract": "guarddiff.contract.embed",
     "export": "guarddiff.api",
     "install": "guarddiff.api",
     "last_report": "guarddiff.api",
@@ -46,6 +52,10 @@ _PLACES = {
 }
 
 __all__ = [
+    "CheckedSession",
+    "Contract",
+    "ContractError",
+    "ContractViolation",
     "Counterexample",
     "Finding",
     "GuarddiffError",
@@ -56,10 +66,12 @@ __all__ = [
     "SpecializationWarning",
     "__version__",
     "check",
+    "embed_contract",
     "export",
     "install",
     "last_report",
     "load_report",
+    "read_contract",
     "repairs",
     "report_of",
     "translation_table",

@@ -10,6 +10,7 @@ import click
 
 from guarddiff.cli import output
 from guarddiff.cli.errors import Failed, Wrong, wrong_when
+from guarddiff.core.files import replace
 
 if TYPE_CHECKING:
     from guarddiff.sweep.figures import Summary
@@ -68,7 +69,7 @@ def page(folder: Path, out: Path | None, no_plot: bool) -> None:
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            results.replace(target.parent / name, content)
+            replace(target.parent / name, content)
     except OSError as error:
         raise Failed(f"the page could not be written to {str(target.parent)!r}: {error.strerror or error}") from error
     for name in files:

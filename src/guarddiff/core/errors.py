@@ -33,3 +33,15 @@ class ReportFileError(GuarddiffError, ValueError):
 
 class ReportWriteError(GuarddiffError, OSError):
     """A report could not be written (no space left, read-only folder, a file in the way)."""
+
+
+class ContractError(GuarddiffError, ValueError):
+    """A contract can't be made, read or trusted: no evidence, a torn file, a newer version, another model."""
+
+
+class ContractViolation(GuarddiffError, ValueError):
+    """Inputs that a contract does not admit. ``broken`` holds every broken condition, as text."""
+
+    def __init__(self, message: str, broken: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.broken = broken

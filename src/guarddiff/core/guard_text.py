@@ -294,6 +294,14 @@ def parse(text: str) -> Expression:
     return Expression(stripped, frozenset(compiler.variables), frozenset(compiler.constants), node)
 
 
+def variables(text: str) -> frozenset[str]:
+    """The dimensions that ``text`` names; none where it can't be read."""
+    try:
+        return parse(text).variables
+    except GuardTextError:
+        return frozenset()
+
+
 def conjuncts(text: str) -> list[str]:
     """The guards that ``text`` joins by "and", each by itself. Raises GuardTextError as ``parse`` does."""
     parse(text)

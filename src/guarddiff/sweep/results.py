@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,21 +101,6 @@ def _same_versions(known: Mapping[str, Any], given: Mapping[str, Any], file: Pat
                 f"{_shown(file)} was measured with {words.clean(f'{name} {given[name]}', 80)} and another file of the "
                 f"folder with {words.clean(str(known[name]), 80)}: keep them in folders of their own"
             )
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Write a generated file whole or not at all; one that is there is replaced. Raises OSError."""
-    waiting = path.with_name(f".{path.name}-{secrets.token_hex(8)}.tmp")
-    try:
-        with open(waiting, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(waiting, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(waiting)
-        raise
 
 
 def _shown(path: Path) -> str:
