@@ -160,6 +160,13 @@ def test_a_branch_whose_ways_agree_is_harmless() -> None:
     assert str(finding.dims[0].admitted) == "at most 7"
 
 
+def test_a_size_that_capture_put_into_the_operator_is_not_proved_by_the_operator_alone() -> None:
+    shapes = ({2: Dim.AUTO, 3: Dim.AUTO, 4: Dim.AUTO},)
+    finding = only(check(nn.AdaptiveMaxPool3d((None, None, None)), (torch.randn(1, 2, 4, 3, 5),), shapes))
+    assert finding.stage == "capture"
+    assert finding.verdict == "harmless"  # the pooling by itself, to 4×3×5, is wrong at 8×6×10; the model is right
+
+
 def test_inherent() -> None:
     report = check(nn.Conv2d(3, 4, 3), (torch.randn(1, 3, 8, 8),), ({1: Dim.AUTO, 2: "h"},))
     (finding,) = report.findings

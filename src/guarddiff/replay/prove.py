@@ -178,6 +178,8 @@ class Prover:
         """The verdict from the operator alone; None where only the whole model can tell."""
         if finding.origin.node is None or finding.origin.branch or self.tools.captured is None:
             return None
+        if finding.stage == "capture" and self._holds_sizes(finding):
+            return None
         try:
             operator = isolate.cut(self.tools.captured, finding.origin.node, self.tools.size_text)
             runner = _Operator(operator, self.tools, self.example.lively(), self.sizes)
@@ -190,6 +192,14 @@ class Prover:
         except Exception as error:
             say(logging.DEBUG, f"{finding.op} could not be tried alone", error)
             return None
+
+    def _holds_sizes(self, finding: Finding) -> bool:
+        """Whether the captured operator has a number of its own that is one of the finding's sizes: capture may have
+        put it in place of the size, and then the operator by itself is not what the model does at others."""
+        node = next((node for node in self.tools.captured.graph.nodes if node.name == finding.origin.node), None)
+        numbers = {dim.example for dim in finding.dims if dim.example > 1}
+        leaves = self.tools.flatten((node.args, dict(node.kwargs))) if node is not None else ()
+        return any(type(leaf) is int and leaf in numbers for leaf in leaves)
 
     def _try_operator(self, finding: Finding, runner: _Operator, points: Sequence[Point]) -> Finding | None:
         for point in points:
