@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from guarddiff.api import check, export, install, last_report, report_of, uninstall, watch
+    from guarddiff.contract.contract import Contract
+    from guarddiff.contract.embed import read_contract
+    from guarddiff.contract.equivalence import compare_modules
+    from guarddiff.contract.freeze import freeze
+    from guarddiff.contract.session import CheckedSession
+    from guarddiff.contracts import embed_contract
     from guarddiff.core.errors import (
+        ContractError,
+        ContractViolation,
         GuarddiffError,
         ReportFileError,
         ReportWriteError,
@@ -39,6 +47,8 @@ _PLACES = {
     "Report": "guarddiff.report",
     "load_report": "guarddiff.report",
     "check": "guarddiff.api",
+    "compare_modules": "guarddiff.contract.equivalence",
+    "freeze": "guarddiff.contract.freeze",
     "embed_contract": "guarddiff.contracts",
     "read_contract": "guarddiff.contract.embed",
     "export": "guarddiff.api",
@@ -66,8 +76,10 @@ __all__ = [
     "SpecializationWarning",
     "__version__",
     "check",
+    "compare_modules",
     "embed_contract",
     "export",
+    "freeze",
     "install",
     "last_report",
     "load_report",

@@ -1,0 +1,265 @@
+"""Whether a module that was rewritten for fixed sizes does what the original does: results, gradients, ONNX Runtime."""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from guarddiff.contract import tensors
+
+_SEED = 0
+_Named = dict[str, torch.Tensor | None]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How two tensors differ.
+
+    Attributes:
+        name: Which tensor: ``output``, ``output[1]``, an input or a parameter.
+        largest: Largest absolute difference of two elements; infinite where the shapes differ or one is not there.
+        relative: L2 norm of the difference over that of the reference (0 where both are 0).
+        text: What differs besides values: the shapes, or that one has no gradient; empty otherwise.
+    """
+
+    name: str
+    largest: float
+    relative: float
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """How an adapted module compares with the original one. The parts stand apart: one being equal replaces no other.
+
+    Attributes:
+        dtype: Floating-point type of the first three parts.
+        outputs: The results of ``forward``.
+        input_gradients: Gradients of the inputs that have any, of a sum of all outputs with fixed random weights.
+        parameter_gradients: Those of the parameters that both modules have by the same name and shape.
+        onnx: The adapted module, exported in its own dtype and run in ONNX Runtime, against the original in ``dtype``;
+            None where that was not asked for.
+        onnx_dtype: Floating-point type of the exported module.
+        unshared: Parameters that only one of the modules has, or that differ in shape.
+        error: Why nothing could be compared: what the adapted module (or its export) raised; empty otherwise.
+    """
+
+    dtype: str
+    outputs: tuple[Difference, ...] = ()
+    input_gradients: tuple[Difference, ...] = ()
+    parameter_gradients: tuple[Difference, ...] = ()
+    onnx: tuple[Difference, ...] | None = None
+    onnx_dtype: str = ""
+    unshared: tuple[str, ...] = ()
+    error: str = ""
+
+    @property
+    def exact(self) -> bool:
+        """Whether outputs, input gradients and gradients of shared parameters are equal to the last bit."""
+        parts = (*self.outputs, *self.input_gradients, *self.parameter_gradients)
+        return not self.error and bool(self.outputs) and all(part.largest == 0 for part in parts)
+
+    def within(self, largest: float = 0.0, relative: float = 1e-6) -> bool:
+        """Whether no element of the first three parts differs by more than ``largest``, and ONNX Runtime's relative L2
+        error is at most ``relative``. False where ONNX Runtime was not run."""
+        parts = (*self.outputs, *self.input_gradients, *self.parameter_gradients)
+        if self.error or not self.outputs or self.onnx is None:
+            return False
+        return all(part.largest <= largest for part in parts) and all(part.relative <= relative for part in self.onnx)
+
+    def to_text(self) -> str:
+        """One line for each part."""
+        if self.error:
+            return f"not comparable: {self.error}"
+        parts = {
+            "outputs": self.outputs,
+            "input gradients": self.input_gradients,
+            "parameter gradients": self.parameter_gradients,
+        }
+        lines = [f"{name} in {self.dtype}: {_worst(part)}" for name, part in parts.items()]
+        if self.onnx is not None:
+            worst = max(self.onnx, key=lambda part: part.relative, default=None)
+            told = "none" if worst is None else f"relative L2 error {worst.relative:.3g} ({worst.name})"
+            lines.append(f"ONNX Runtime in {self.onnx_dtype}: {told}{worst.text if worst is not None else ''}")
+        if self.unshared:
+            lines.append(f"parameters that are not shared: {', '.join(self.unshared)}")
+        return "\n".join(lines)
+
+
+def compare_modules(
+    original: nn.Module,
+    adapted: nn.Module,
+    inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dtype: torch.dtype = torch.float64,
+    onnx: bool = True,
+) -> Equivalence:
+    """Compare a module that was rewritten for fixed sizes with the original one.
+
+    Both are copied, so nothing of theirs changes. Random numbers are drawn from the same seed. Compared are, each by
+    itself: the outputs and the gradients of inputs and of shared parameters in ``dtype``, and then the adapted module
+    exported in its own dtype and run in ONNX Runtime, against the original in ``dtype`` (so that the error told is
+    that of the export alone, not that of eager PyTorch in a narrow dtype).
+
+    Args:
+        original: The module as it was, such as one that computes a pooling size from its input.
+        adapted: The module that is to do the same at these sizes.
+        inputs: Inputs of both: a tuple of positional ones, or one tensor.
+        kwargs: Inputs by keyword.
+        dtype: Floating-point type of the comparison.
+        onnx: Whether to export and run the adapted module too.
+
+    Returns:
+        The differences. Where the adapted module raises at these sizes, ``.error`` tells.
+
+    Raises:
+        ValueError: The original raises at these inputs, so there is nothing to compare with.
+    """
+    given = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
+    named = dict(kwargs or {})
+    own = _floating(adapted, given, named)
+    shared, unshared = _shared(original, adapted)
+    try:
+        wanted = _run(original, given, named, dtype, shared)
+    except Exception as err:
+        raise ValueError(f"the original module rejects these inputs: {_told(err)}") from err
+    told = str(dtype).removeprefix("torch.")
+    try:
+        found = _run(adapted, given, named, dtype, shared)
+    except Exception as err:
+        return Equivalence(told, unshared=unshared, error=f"the adapted module rejects these inputs: {_told(err)}")
+    parts = [tuple(_differences(want, have)) for want, have in zip(wanted, found)]
+    result = Equivalence(told, *parts, unshared=unshared)
+    if not onnx:
+        return result
+    name = str(own).removeprefix("torch.")
+    try:
+        outputs = _in_onnx_runtime(adapted, given, named)
+    except Exception as err:
+        return Equivalence(
+            told, *parts, None, name, unshared, f"the adapted module could not be exported: {_told(err)}"
+        )
+    expected = {key: value for key, value in wanted[0].items() if value is not None}
+    got: _Named = dict(zip(expected, outputs)) if len(outputs) == len(expected) else {}
+    return Equivalence(told, *parts, tuple(_differences(wanted[0], got)), name, unshared)
+
+
+def _told(error: Exception) -> str:
+    text = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+    return text if len(text) <= 300 else text[:299] + "…"
+
+
+def _floating(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.dtype:
+    """The floating-point type that a module computes in: that of its first parameter, buffer or input."""
+    given = (tensor for _, tensor in tensors.named((args, dict(kwargs)), ""))
+    for tensor in (*module.parameters(), *module.buffers(), *given):
+        if tensor.is_floating_point():
+            return tensor.dtype
+    return torch.get_default_dtype()
+
+
+def _shared(original: nn.Module, adapted: nn.Module) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    here = {name: tuple(value.shape) for name, value in original.named_parameters()}
+    there = {name: tuple(value.shape) for name, value in adapted.named_parameters()}
+    shared = tuple(name for name, shape in here.items() if there.get(name) == shape)
+    return shared, tuple(sorted((here.keys() | there.keys()) - set(shared)))
+
+
+def _run(
+    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], dtype: torch.dtype, shared: Sequence[str]
+) -> tuple[_Named, _Named, _Named]:
+    """Outputs, gradients of the inputs, and gradients of the shared parameters."""
+    copied = copy.deepcopy(module).to(dtype)
+    given_args, given_kwargs = tensors.mapped((tuple(args), dict(kwargs)), lambda tensor: _leaf(tensor, dtype))
+    arguments = tensors.bound(copied, given_args, given_kwargs)
+    leaves = {name: tensor for key in arguments for name, tensor in tensors.named(arguments[key], key)}
+    leaves = {name: tensor for name, tensor in leaves.items() if tensor.requires_grad}
+    parameters = dict(copied.named_parameters())
+    held = {name: parameters[name] for name in shared if parameters[name].requires_grad}
+    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+        torch.manual_seed(_SEED)
+        outputs = dict(tensors.named(copied(*given_args, **given_kwargs), "output"))
+        differentiable = [value for value in outputs.values() if value.requires_grad]
+        gradients: list[torch.Tensor | None] = [None] * (len(leaves) + len(held))
+        sources = [*leaves.values(), *held.values()]
+        if differentiable and sources:
+            total = sum((value * _weights(value)).sum() for value in differentiable)
+            gradients = list(torch.autograd.grad(total, sources, allow_unused=True))
+    detached: _Named = {name: value.detach() for name, value in outputs.items()}
+    by_input = dict(zip(leaves, gradients))
+    return detached, by_input, dict(zip(held, gradients[len(leaves) :]))
+
+
+def _leaf(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    if not tensor.is_floating_point():
+        return tensor.detach().clone()
+    return tensor.detach().to(dtype, copy=True).requires_grad_()
+
+
+def _weights(value: torch.Tensor) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(_SEED)
+    return torch.rand(value.shape, generator=generator, dtype=torch.float64).to(value.dtype) + 0.5
+
+
+def _differences(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[Difference]:
+    for name in dict.fromkeys((*wanted, *found)):
+        yield _difference(name, wanted.get(name), found.get(name))
+
+
+def _difference(name: str, wanted: torch.Tensor | None, found: torch.Tensor | None) -> Difference:
+    if wanted is None and found is None:
+        return Difference(name, 0.0, 0.0)
+    if wanted is None or found is None:
+        return Difference(name, float("inf"), float("inf"), " (only one of the two has it)")
+    if wanted.shape != found.shape:
+        text = f" (shape {tuple(found.shape)} instead of {tuple(wanted.shape)})"
+        return Difference(name, float("inf"), float("inf"), text)
+    a, b = (np.asarray(value.detach().to(_widest(value)).cpu()).ravel() for value in (wanted, found))
+    same = (a == b) | ((a != a) & (b != b))
+    if same.all():
+        return Difference(name, 0.0, 0.0)
+    apart = np.where(same, 0, b - a)
+    norm = float(np.linalg.norm(np.where(np.isfinite(a), a, 0)))
+    distance = float(np.linalg.norm(apart))
+    return Difference(name, float(np.abs(apart).max()), distance / norm if norm else float("inf"))
+
+
+def _widest(value: torch.Tensor) -> torch.dtype:
+    return torch.complex128 if value.is_complex() else torch.float64
+
+
+def _worst(part: Sequence[Difference]) -> str:
+    if not part:
+        return "none to compare"
+    worst = max(part, key=lambda one: one.largest)
+    if worst.largest == 0:
+        return f"equal to the last bit ({len(part)} compared)"
+    return f"largest difference {worst.largest:.3g} ({worst.name}){worst.text}"
+
+
+def _in_onnx_runtime(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """The outputs of a static export, in the order in which they stand."""
+    import onnxruntime
+
+    copied = copy.deepcopy(module)
+    program: Any = torch.onnx.export(copied, tuple(args), kwargs=dict(kwargs), dynamo=True, verbose=False)
+    buffer = io.BytesIO()
+    program.save(buffer)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(buffer.getvalue(), options, providers=["CPUExecutionProvider"])
+    arguments = tensors.bound(copied, args, kwargs)
+    given = [tensor for key in arguments for _, tensor in tensors.named(arguments[key], key)]
+    names = [value.name for value in session.get_inputs()]
+    if len(given) != len(names):
+        raise ValueError(f"the exported model has {len(names)} inputs, and {len(given)} tensors are given")
+    feeds = {name: tensor.detach().cpu().numpy() for name, tensor in zip(names, given)}
+    return [torch.from_numpy(np.asarray(value)) for value in session.run(None, feeds)]
