@@ -31,10 +31,10 @@ LEVEL = {
     "proving": 3,  # from findings to proofs
     "repairing": 4,  # the export once more, repaired and proved
     "pipeline": 5,  # one export from recording to report
+    "contracts": 6,  # contracts of this process's exports
     "rescuing": 6,  # an export that raised, repaired
     "watching": 6,  # guarded calls: one by one, in a block, in the whole process
     "api": 7,
-    "contracts": 7,
     **dict.fromkeys(("sweep", "demo", "testing"), 8),
     "pytest_plugin": 9,
     "cli": 9,

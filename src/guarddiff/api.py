@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from guarddiff import rescuing, watching
+from guarddiff import contracts, rescuing, watching
 from guarddiff.options import OnFinding, Options, Replay, ReportTo
 from guarddiff.pipeline import Pipeline, last_report, report_of
 from guarddiff.report import Report
@@ -159,6 +159,7 @@ def _run(
         otherwise = functools.partial(rescuing.rescue, args, kwargs, options)
     export = functools.partial(torch.onnx.export, *args, **kwargs)
     program, report = watching.run(pipeline, export, checked=checked, otherwise=otherwise)
+    contracts.keep_frozen(args, kwargs, report)
     return pipeline, program, report
 
 

@@ -1,19 +1,22 @@
-"""Contracts for the exports of this process: the public calls."""
+"""Contracts for the exports of this process."""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from guarddiff.contract import embed as embedding
-from guarddiff.contract.contract import Contract
+from guarddiff.contract.build import held_to
+from guarddiff.contract.contract import Condition, Contract
+from guarddiff.contract.freeze import Frozen, frozen_of
 from guarddiff.core.errors import ContractError
+from guarddiff.core.log import say
 from guarddiff.core.report import ReportData
 from guarddiff.pipeline import last_report
 from guarddiff.report import load_report
 
-__all__ = ["embed_contract"]
+__all__ = ["embed_contract", "keep_frozen"]
 
 
 def embed_contract(
@@ -61,6 +64,8 @@ def embed_contract(
             raise ContractError("no export was made in this thread: give the report, guarddiff.report_of(program)")
     elif not isinstance(report, ReportData):
         report = load_report(report)
+    from guarddiff.contract import embed as embedding
+
     return embedding.embed_contract(
         path,
         report,
@@ -70,3 +75,29 @@ def embed_contract(
         mark_nodes=mark_nodes,
         allow_incomplete=allow_incomplete,
     )
+
+
+def keep_frozen(args: Sequence[Any], kwargs: Mapping[str, Any], report: ReportData) -> None:
+    """Embed the contract where a module that ``guarddiff.freeze`` made was exported to a file. A contract that can't be
+    made or written is told in the log and never fails the export."""
+    given = dict(zip(("model", "args", "f"), args)) | dict(kwargs)
+    frozen, file = frozen_of(given.get("model")), given.get("f")
+    if frozen is None or not isinstance(file, (str, os.PathLike)):
+        return
+    try:
+        from guarddiff.contract import embed as embedding
+
+        embedding.embed_contract(file, report, conditions=_conditions(frozen, report))
+    except Exception as error:
+        say(logging.ERROR, "guarddiff could not embed the contract of the frozen module", error)
+
+
+def _conditions(frozen: Frozen, report: ReportData) -> tuple[Condition, ...]:
+    """What the module is held to, for dimensions that were exported as dynamic all the same."""
+    found = []
+    for dim in (dim for spec in report.inputs for dim in spec.dims):
+        shape = frozen.shapes.get(dim.parameter or dim.input, ())
+        size = shape[dim.axis] if dim.axis < len(shape) else None
+        if size is not None:
+            found.append(Condition((f"{dim.size} == {size}",), "guarddiff.freeze", (held_to(dim, size),)))
+    return tuple(found)

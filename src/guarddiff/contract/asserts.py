@@ -89,6 +89,7 @@ def _carrier(graph: onnx.GraphProto, contract: Contract) -> onnx.ValueInfoProto:
     """The input that passes through the asserts: the first that a node of the graph itself takes."""
     used = {name for node in graph.node for name in node.input}
     names = {spec.name for spec in contract.inputs}
+    value: onnx.ValueInfoProto
     for value in graph.input:
         if value.name in used & names and value.type.HasField("tensor_type"):
             return value

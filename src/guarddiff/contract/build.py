@@ -26,6 +26,7 @@ def contract_of(
     settings: Mapping[str, Any] | None = None,
     preprocessing: Mapping[str, Any] | None = None,
     allow_incomplete: bool = False,
+    conditions: Sequence[Condition] = (),
 ) -> Contract:
     """The contract that the evidence of one export gives.
 
@@ -39,6 +40,7 @@ def contract_of(
         settings: What the model was constructed with; JSON-able.
         preprocessing: What is done to the inputs before; JSON-able.
         allow_incomplete: Whether a report that lacks evidence will do.
+        conditions: What the model is held to besides.
 
     Raises:
         ContractError: The export raised, the model is wrong at the example's own sizes, evidence is missing, the
@@ -50,14 +52,14 @@ def contract_of(
     if any(finding.at_example for finding in counted):
         raise ContractError("no contract: the model is wrong at the example's own sizes already, see the report")
     missing = tuple(f"{part.part}: {part.why}" for part in report.missing)
-    conditions, unknown = _usable([*map(_condition, counted), *_lower_bounds(report)], report)
+    held, unknown = _usable([*map(_condition, counted), *_lower_bounds(report), *conditions], report)
     missing += unknown
     if missing and not allow_incomplete:
         raise ContractError(f"no contract: the report lacks evidence ({missing[0]}); {INCOMPLETE}")
     specs = _matched(report.inputs, inputs)
     return Contract(
-        inputs=_narrowed(specs, conditions),
-        conditions=conditions,
+        inputs=_narrowed(specs, held),
+        conditions=held,
         model=report.model,
         settings=_json(settings, "settings"),
         preprocessing=_json(preprocessing, "preprocessing"),
@@ -74,12 +76,13 @@ def _condition(finding: Finding) -> Condition:
     guards = finding.guards
     if not guards:
         guards = tuple(dict.fromkeys(f"{dim.size} == {dim.example}" for dim in finding.dims))
-    dims = tuple(dim if finding.guards else _held(dim) for dim in finding.dims)
+    dims = tuple(dim if finding.guards else held_to(dim, dim.example) for dim in finding.dims)
     return Condition(guards, because(finding.origin, finding.op), dims, finding.verdict)
 
 
-def _held(dim: Dimension) -> Dimension:
-    only = Admitted(f"exactly {dim.example}", ((dim.example, dim.example),), known=True, whole=False)
+def held_to(dim: Dimension, size: int) -> Dimension:
+    """The dimension, admitting one size."""
+    only = Admitted(f"exactly {size}", ((size, size),), known=True, whole=False)
     return dataclasses.replace(dim, admitted=only)
 
 

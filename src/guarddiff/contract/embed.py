@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ import onnx
 
 from guarddiff.contract import asserts, codec
 from guarddiff.contract.build import contract_of
-from guarddiff.contract.contract import Contract
+from guarddiff.contract.contract import Condition, Contract
 from guarddiff.contract.feeds import element_name
 from guarddiff.core import files
 from guarddiff.core.dims import InputSpec
@@ -40,6 +40,7 @@ def embed_contract(
     embed: Literal["metadata", "asserts"] = "metadata",
     mark_nodes: bool = False,
     allow_incomplete: bool = False,
+    conditions: Sequence[Condition] = (),
 ) -> Contract:
     """Write the contract of an exported model into its file and, as ``<name>.contract.json``, beside it.
 
@@ -56,6 +57,7 @@ def embed_contract(
         mark_nodes: Whether nodes that carry a baked size get a ``guarddiff.finding`` entry in their metadata, which
             viewers show.
         allow_incomplete: Whether a report that lacks evidence will do.
+        conditions: What the model is held to besides what the report shows.
 
     Returns:
         The contract, with the hash of the file.
@@ -75,6 +77,7 @@ def embed_contract(
         settings=settings,
         preprocessing=preprocessing,
         allow_incomplete=allow_incomplete,
+        conditions=conditions,
     )
     _remove_ours(model)
     if embed == "asserts":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -136,20 +136,18 @@ def compare_modules(
         found = _run(adapted, given, named, dtype, shared)
     except Exception as err:
         return Equivalence(told, unshared=unshared, error=f"the adapted module rejects these inputs: {_told(err)}")
-    parts = [tuple(_differences(want, have)) for want, have in zip(wanted, found)]
-    result = Equivalence(told, *parts, unshared=unshared)
+    parts = (tuple(_differences(want, have)) for want, have in zip(wanted, found))
+    outputs, by_input, by_parameter = parts
+    result = Equivalence(told, outputs, by_input, by_parameter, unshared=unshared)
     if not onnx:
         return result
     name = str(own).removeprefix("torch.")
     try:
-        outputs = _in_onnx_runtime(adapted, given, named)
+        values = _in_onnx_runtime(adapted, given, named)
     except Exception as err:
-        return Equivalence(
-            told, *parts, None, name, unshared, f"the adapted module could not be exported: {_told(err)}"
-        )
-    expected = {key: value for key, value in wanted[0].items() if value is not None}
-    got: _Named = dict(zip(expected, outputs)) if len(outputs) == len(expected) else {}
-    return Equivalence(told, *parts, tuple(_differences(wanted[0], got)), name, unshared)
+        return replace(result, onnx_dtype=name, error=f"the adapted module could not be exported: {_told(err)}")
+    got: _Named = dict(zip(wanted[0], values)) if len(values) == len(wanted[0]) else {}
+    return replace(result, onnx=tuple(_differences(wanted[0], got)), onnx_dtype=name)
 
 
 def _told(error: Exception) -> str:
@@ -191,7 +189,7 @@ def _run(
         gradients: list[torch.Tensor | None] = [None] * (len(leaves) + len(held))
         sources = [*leaves.values(), *held.values()]
         if differentiable and sources:
-            total = sum((value * _weights(value)).sum() for value in differentiable)
+            total = torch.stack([(value * _weights(value)).sum() for value in differentiable]).sum()
             gradients = list(torch.autograd.grad(total, sources, allow_unused=True))
     detached: _Named = {name: value.detach() for name, value in outputs.items()}
     by_input = dict(zip(leaves, gradients))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx
 
 _ORT = re.compile(r"tensor\((\w+)\)")
 _ORT_NAMES = {"float": "float32", "double": "float64"}
@@ -59,7 +58,9 @@ def ort_dtype(text: str) -> str:
 def element_name(element: Any) -> str:
     """``float32`` for numpy's types and for ONNX's numbers of element types."""
     if isinstance(element, int):
-        name = onnx.TensorProto.DataType.Name(element).lower()
+        import onnx
+
+        name: str = onnx.TensorProto.DataType.Name(element).lower()
         return _ORT_NAMES.get(name, name)
     return dtype_name(np.dtype(element))
 

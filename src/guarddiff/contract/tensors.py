@@ -30,7 +30,8 @@ def mapped(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, Mapping):
-        return type(value)((key, mapped(part, change)) for key, part in value.items())
+        kind: Any = type(value)
+        return kind((key, mapped(part, change)) for key, part in value.items())
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(mapped(part, change) for part in value))
     if isinstance(value, (list, tuple)):
