@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from guarddiff.contract.feeds import Fed, fed
@@ -135,11 +135,12 @@ class Contract:
     def _guards_broken(
         self, condition: Condition, sizes: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]]
     ) -> Iterator[Broken]:
-        broken = [guard for guard in condition.guards if domain.holds(guard, sizes) is not True]
+        verdicts = {guard: _holds(guard, _needed(guard, sizes)) for guard in condition.guards}
+        broken = [guard for guard, holds in verdicts.items() if holds is not True]
         if not broken:
             return
         because = f", because of {condition.because}" if condition.because else ""
-        known = [guard for guard in broken if domain.holds(guard, sizes) is False]
+        known = [guard for guard in broken if verdicts[guard] is False]
         if not known:
             places = _places(self._about(broken), shapes)
             yield Broken("", f"{places}: can't be decided from the guard {broken[0]}{because}")
@@ -156,6 +157,16 @@ class Contract:
         """The dimensions that guards name."""
         names = {name for guard in guards for name in guard_text.variables(guard)}
         return tuple(dim for dim in self._dims if guard_text.variables(dim.size) & names)
+
+
+def _needed(guard: str, sizes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple((name, sizes[name]) for name in guard_text.variables(guard) if name in sizes)
+
+
+@lru_cache(maxsize=65536)
+def _holds(guard: str, sizes: tuple[tuple[str, int], ...]) -> bool | None:
+    """As ``domain.holds``, remembered: most guards name one dimension or two of many."""
+    return domain.holds(guard, dict(sizes))
 
 
 def _outside(dim: Dimension, shapes: Mapping[str, tuple[int, ...]]) -> bool:

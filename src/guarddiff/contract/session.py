@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +16,8 @@ from guarddiff.contract.feeds import Fed, element_name
 from guarddiff.core.errors import ContractViolation
 
 _REMEMBERED = 4096
-"""Shapes that were found right are remembered, at most so many."""
+"""Shapes that were found right are remembered, at most so many at a time."""
+_SHAPE_AND_DTYPE = operator.attrgetter("shape", "dtype.char")
 
 
 class CheckedSession(onnxruntime.InferenceSession):  # type: ignore[misc]
@@ -80,15 +82,16 @@ class CheckedSession(onnxruntime.InferenceSession):  # type: ignore[misc]
     def _admit(self, feeds: Mapping[str, Any]) -> None:
         """Refuse feeds that the contract does not admit; quick where the same shapes were admitted before."""
         try:
-            key = tuple([(name, value.shape, value.dtype.char) for name, value in feeds.items()])
+            key = (*feeds, *map(_SHAPE_AND_DTYPE, feeds.values()))
             if key in self._right:
                 return
         except (AttributeError, TypeError):
             self._look({name: np.asarray(v) if isinstance(v, tuple) else v for name, v in feeds.items()})
             return
         self._look(feeds)
-        if len(self._right) < _REMEMBERED:
-            self._right.add(key)
+        if len(self._right) >= _REMEMBERED:
+            self._right.clear()
+        self._right.add(key)
 
     def _look(self, feeds: Mapping[str, Any]) -> None:
         broken = self.contract.check(feeds)
