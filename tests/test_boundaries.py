@@ -35,7 +35,7 @@ LEVEL = {
     "rescuing": 6,  # an export that raised, repaired
     "watching": 6,  # guarded calls: one by one, in a block, in the whole process
     "api": 7,
-    **dict.fromkeys(("sweep", "demo", "testing"), 8),
+    **dict.fromkeys(("sweep", "demo", "testing", "variants"), 8),
     "pytest_plugin": 9,
     "cli": 9,
     "__main__": 10,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from guarddiff.contract.equivalence import compare_modules
     from guarddiff.contract.freeze import freeze
     from guarddiff.contract.session import CheckedSession
+    from guarddiff.contract.variant_session import VariantSession
     from guarddiff.contracts import embed_contract
     from guarddiff.core.errors import (
         ContractError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from guarddiff.repair.capture import repairs
     from guarddiff.repair.registry import translation_table
     from guarddiff.report import Report, load_report
+    from guarddiff.variants.exporting import export_variants
 
 __version__ = "0.1.0"
 
@@ -46,12 +48,14 @@ _PLACES = {
     "Finding": "guarddiff.core.finding",
     "Report": "guarddiff.report",
     "load_report": "guarddiff.report",
+    "VariantSession": "guarddiff.contract.variant_session",
     "check": "guarddiff.api",
     "compare_modules": "guarddiff.contract.equivalence",
     "freeze": "guarddiff.contract.freeze",
     "embed_contract": "guarddiff.contracts",
     "read_contract": "guarddiff.contract.embed",
     "export": "guarddiff.api",
+    "export_variants": "guarddiff.variants.exporting",
     "install": "guarddiff.api",
     "last_report": "guarddiff.api",
     "report_of": "guarddiff.api",
@@ -74,11 +78,13 @@ __all__ = [
     "ReportWriteError",
     "SpecializationError",
     "SpecializationWarning",
+    "VariantSession",
     "__version__",
     "check",
     "compare_modules",
     "embed_contract",
     "export",
+    "export_variants",
     "freeze",
     "install",
     "last_report",
