@@ -16,6 +16,7 @@ SOURCE = Path(__file__).resolve().parent.parent / "src"
 
 NAMES = {
     "Counterexample",
+    "DeclarationWarning",
     "Finding",
     "GuarddiffError",
     "Report",
@@ -31,6 +32,7 @@ NAMES = {
     "load_report",
     "repairs",
     "report_of",
+    "to_dynamic_shapes",
     "translation_table",
     "uninstall",
     "watch",

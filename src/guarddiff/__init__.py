@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from guarddiff.core.errors import (
         ContractError,
         ContractViolation,
+        DeclarationWarning,
         GuarddiffError,
         ReportFileError,
         ReportWriteError,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from guarddiff.repair.capture import repairs
     from guarddiff.repair.registry import translation_table
     from guarddiff.report import Report, load_report
+    from guarddiff.torch_bridge.dynamic_shapes import to_dynamic_shapes
     from guarddiff.variants.exporting import export_variants
 
 __version__ = "0.1.0"
@@ -39,6 +41,7 @@ _PLACES = {
     "Contract": "guarddiff.contract.contract",
     "ContractError": "guarddiff.core.errors",
     "ContractViolation": "guarddiff.core.errors",
+    "DeclarationWarning": "guarddiff.core.errors",
     "GuarddiffError": "guarddiff.core.errors",
     "ReportFileError": "guarddiff.core.errors",
     "ReportWriteError": "guarddiff.core.errors",
@@ -62,6 +65,7 @@ _PLACES = {
     "uninstall": "guarddiff.api",
     "watch": "guarddiff.api",
     "repairs": "guarddiff.repair.capture",
+    "to_dynamic_shapes": "guarddiff.torch_bridge.dynamic_shapes",
     "translation_table": "guarddiff.repair.registry",
 }
 
@@ -71,6 +75,7 @@ __all__ = [
     "ContractError",
     "ContractViolation",
     "Counterexample",
+    "DeclarationWarning",
     "Finding",
     "GuarddiffError",
     "Report",
@@ -92,6 +97,7 @@ __all__ = [
     "read_contract",
     "repairs",
     "report_of",
+    "to_dynamic_shapes",
     "translation_table",
     "uninstall",
     "watch",

@@ -34,6 +34,14 @@ class Call:
     file: Any
     dynamic_axes: Mapping[str, Any] | None
     input_names: Sequence[str] | None
+    output_names: Sequence[str] | None = None
+    dynamic_shapes: Any = None
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What was said of the dimensions, as keywords of ``torch.onnx.export``."""
+        names = ("dynamic_axes", "dynamic_shapes", "input_names", "output_names")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,8 @@ def call_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call | None:
         given.get("f"),
         copy.deepcopy(given.get("dynamic_axes")),
         given.get("input_names"),
+        given.get("output_names"),
+        given.get("dynamic_shapes"),
     )
 
 

@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from guarddiff import legacy, proving, repairing
-from guarddiff.analysis import attribute, constants, notes
+from guarddiff.analysis import attribute, constants, declarations, notes
+from guarddiff.core.declaration import Misdeclaration, Request
 from guarddiff.core.errors import ReportWriteError, SpecializationError
 from guarddiff.core.finding import Finding
 from guarddiff.core.log import say
@@ -23,6 +24,7 @@ from guarddiff.options import Options
 from guarddiff.replay import search
 from guarddiff.replay.run import told
 from guarddiff.report import Report
+from guarddiff.torch_bridge import declarations as declared
 from guarddiff.torch_bridge import evidence as evidence_of
 from guarddiff.torch_bridge import hooks, onnx_nodes, probe
 from guarddiff.torch_bridge.record import Recording
@@ -50,6 +52,39 @@ class Pipeline:
         self._instead: Any = None
         self.job: proving.Job | None = None
         self._missing: list[Missing] = []
+        self._lower: list[Finding] = []
+        self._request: Request | None = None
+        self._wrong: tuple[Misdeclaration, ...] | None = None
+
+    @property
+    def torchscript(self) -> bool:
+        """Whether the call went to the TorchScript exporter."""
+        return self._call is not None
+
+    def declarations(self) -> tuple[Misdeclaration, ...]:
+        """What is wrong with the user's declarations: before the export what the arguments alone show, once there is a
+        report what that says."""
+        if self.report is not None:
+            return self.report.declarations
+        if self._wrong is None:
+            nothing: tuple[Misdeclaration, ...] = ()
+            self._wrong = self._guarded("the user's declarations", self._read_declarations, nothing)
+        return self._wrong
+
+    def _read_declarations(self) -> tuple[Misdeclaration, ...]:
+        recording, call = self.recording, self._call
+        if call is not None:
+            self._request = declared.request_of(call.model, call.args, call.kwargs, call.asked, dynamo=False)
+        elif recording.asked:
+            args, kwargs = recording.asked_args, recording.asked_kwargs
+            if not args and not kwargs:  # an ExportableModule has its own
+                args, kwargs = recording.args, recording.kwargs
+            self._request = declared.request_of(recording.model, args, kwargs, recording.asked)
+        return declarations.before(self._request) if self._request is not None else ()
+
+    def _seen(self, wrong: tuple[Misdeclaration, ...], report: Report) -> tuple[Misdeclaration, ...]:
+        """What is to be told of the declarations now that the export was seen."""
+        return declarations.after(wrong, self._request, report, self._lower) if self._request is not None else wrong
 
     def finish(self, error: BaseException | None = None) -> Report:
         """The report, written where the user asked for it. Raises SpecializationError with ``on_finding="raise"``,
@@ -64,8 +99,10 @@ class Pipeline:
             report = self._guarded("the report", self._report, self._bare())
             if self.options.repair and error is None:
                 self._repair(report)
-        self.report = report
         report.error = _text(error) if error is not None else None
+        wrong = self.declarations()
+        report.declarations = self._guarded("the user's declarations", lambda: self._seen(wrong, report), wrong)
+        self.report = report
         self._guarded("the report", lambda: self._close(report), None)
         loud = [finding for finding in report.findings if finding.warns]
         if loud and self.options.on_finding == "raise" and error is None:
@@ -130,6 +167,12 @@ class Pipeline:
             _remember(self.report)
         return found
 
+    def declaration_texts(self) -> list[str]:
+        """The warning of each declaration that is very probably a mistake."""
+        from guarddiff.render import text
+
+        return [text.declaration_text(one) for one in self.declarations() if one.warns]
+
     def _report(self) -> Report:
         recording = self.recording
         report = self._bare()
@@ -143,7 +186,7 @@ class Pipeline:
         evidence, inputs = built
         report.inputs, report.stages = evidence.inputs, evidence.snapshots
         found = self._guarded("the findings", lambda: attribute.attribute(evidence), attribute.Attribution())
-        report.changes = tuple(found.changes)
+        report.changes, self._lower = tuple(found.changes), found.small
         self._missing += [Missing("the dimension of a guard", text) for text in found.unplaced]
         report.notes = self._guarded("the notes", lambda: notes.fixed_outputs(evidence), ())
         self.job = job = proving.Job(recording, evidence, inputs, found, self.options)

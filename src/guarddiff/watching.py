@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from guarddiff import legacy
-from guarddiff.core.errors import SpecializationError, SpecializationWarning
+from guarddiff.core.errors import DeclarationWarning, SpecializationError, SpecializationWarning
 from guarddiff.core.log import say
 from guarddiff.options import OnFinding, Options, Replay, ReportTo
 from guarddiff.pipeline import Pipeline
@@ -141,6 +141,9 @@ def run(
     """One guarded call: the result of ``call`` and the report. ``checked``: the caller gets the report. ``otherwise``
     is asked for both where ``call`` raises before there is a program; None there lets the error through."""
     ended = _begin()
+    told: set[str] = set()
+    if pipeline.torchscript:  # torch aborts the process for some wrong declarations
+        _warn_of_declarations(pipeline, told)
     try:
         with hooks.recording(pipeline.recording):
             program = call()
@@ -149,16 +152,20 @@ def run(
         if otherwise is not None and pipeline.report is None:
             instead = otherwise(error)
             if instead is not None:
+                _warn_of_declarations(pipeline, told)
                 _end(ended, Outcome(instead[1], handed=not checked))
                 return instead
         known = pipeline.report
         refused = isinstance(error, SpecializationError) and known is not None and error.report is known
         _end(ended, Outcome(known if refused and known else pipeline.finish(error), handed=False))
+        with contextlib.suppress(DeclarationWarning):  # where warnings are errors, what was raised goes first
+            _warn_of_declarations(pipeline, told)
         raise
     except BaseException:
         _end(ended, None)
         raise
     _end(ended, Outcome(report, handed=not checked))
+    _warn_of_declarations(pipeline, told)
     if pipeline.options.on_finding == "warn":
         for text in pipeline.texts():
             say(logging.WARNING, text)
@@ -210,7 +217,18 @@ def _end(ended: list[Ended], outcome: Outcome | None) -> None:
             say(logging.ERROR, "guarddiff could not tell what an export showed", error)
 
 
-def _warn(text: str) -> None:
+def _warn_of_declarations(pipeline: Pipeline, told: set[str]) -> None:
+    """Warn of what was declared wrongly, each once; ``told`` holds what was warned of already."""
+    if pipeline.options.on_finding == "ignore":
+        return
+    for text in pipeline.declaration_texts():
+        if text not in told:
+            told.add(text)
+            say(logging.WARNING, text)
+            _warn(text, DeclarationWarning)
+
+
+def _warn(text: str, category: type[Warning] = SpecializationWarning) -> None:
     """Warn at the line that called us: the innermost frame outside guarddiff and torch."""
     frame = sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] in (
@@ -221,7 +239,7 @@ def _warn(text: str) -> None:
         frame = frame.f_back
     warnings.warn_explicit(
         text,
-        SpecializationWarning,
+        category,
         frame.f_code.co_filename,
         frame.f_lineno,
         registry=frame.f_globals.setdefault("__warningregistry__", {}),

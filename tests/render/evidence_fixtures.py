@@ -6,6 +6,7 @@ import dataclasses
 
 from tests.render.fixtures import CONTROL, HOSTILE, dim, exactly, report, spec
 
+from guarddiff.core.declaration import Misdeclaration
 from guarddiff.core.dims import InputSpec, OutputSpec
 from guarddiff.core.domain import Admitted, SizeRange
 from guarddiff.core.finding import Counterexample, Finding, OnnxNode
@@ -77,7 +78,18 @@ def full_evidence() -> ReportData:
             Change("decompose", guards, "restricts", 0),
         ),
         tries=_tries(),
+        declarations=(_shared_name(),),
         notes=("output logits is declared with the fixed size 1000 at axis 1, as the model gives it",),
+    )
+
+
+def _shared_name() -> Misdeclaration:
+    return Misdeclaration(
+        "shared-name",
+        "dynamic_shapes['x'][3]",
+        "one name says that sizes are equal, and the example's differ: x[2]=224 and x[3]=256",
+        "{3: 'x_h'}, or an example of equal sizes",
+        ("x[2]", "x[3]"),
     )
 
 

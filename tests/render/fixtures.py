@@ -6,6 +6,7 @@ import dataclasses
 import os
 from pathlib import Path
 
+from guarddiff.core.declaration import Misdeclaration
 from guarddiff.core.dims import Declared, Dimension, InputSpec, OutputSpec
 from guarddiff.core.domain import Admitted, SizeRange
 from guarddiff.core.finding import Counterexample, Finding, OnnxNode
@@ -324,6 +325,7 @@ def hostile() -> ReportData:
         inputs=(InputSpec(nasty, nasty, (1, nasty), dims), InputSpec("# y", "int64", (nasty,))),
         changes=(Change("capture", (guard,) * 5, "restricts", 0),),
         missing=(Missing(nasty, endless),),
+        declarations=(Misdeclaration("unknown-input", nasty, nasty + endless, nasty, (nasty,)),),
         notes=(
             nasty,
             "# not a heading",

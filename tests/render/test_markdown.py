@@ -31,7 +31,7 @@ def test_nothing_from_the_model_becomes_markup(name: str) -> None:
     check_markup(text)
     known = (
         r"guarddiff report: \w+|Inputs|Findings|Finding \d+: \w+|What was run|What each stage added|Notes"
-        "|Missing parts|Environment|Repair"
+        "|Missing parts|Environment|Repair|Declarations"
     )
     assert [title for _, title in headings(text) if not re.fullmatch(known, title)] == []
 

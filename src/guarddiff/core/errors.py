@@ -16,6 +16,10 @@ class SpecializationWarning(UserWarning):
     """A dimension that was declared dynamic is right at fewer sizes than were declared."""
 
 
+class DeclarationWarning(UserWarning):
+    """What was declared for the dimensions is very probably a mistake: torch ignores it, or reads it otherwise."""
+
+
 class SpecializationError(GuarddiffError):
     """Raised with ``on_finding="raise"``; the model file has not been written.
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from guarddiff.core import records
+from guarddiff.core.declaration import Misdeclaration
 from guarddiff.core.dims import InputSpec
 from guarddiff.core.finding import Finding
 from guarddiff.core.proof import Repair, Try
@@ -57,6 +58,8 @@ class ReportData:
             built.
         error: The exception of an export that raised, as text; None otherwise.
         tries: What was run, in order: the sizes and how eager PyTorch and ONNX Runtime compared there.
+        declarations: What is wrong with what was declared, or is read otherwise by torch: no findings, and no part of
+            the status.
         repair: What ``repair=True`` did; None where it was not asked for, or where nothing was to be repaired.
         program: The ``torch.onnx.ONNXProgram``; None in a loaded report. Never serialized.
     """
@@ -72,6 +75,7 @@ class ReportData:
     environment: dict[str, str] = field(default_factory=dict)
     error: str | None = None
     tries: tuple[Try, ...] = ()
+    declarations: tuple[Misdeclaration, ...] = ()
     repair: Repair | None = None
     program: Any = field(default=None, compare=False, repr=False, metadata=records.NOT_SAVED)
 

@@ -156,6 +156,8 @@ def _sections(report: ReportData, finding: Finding) -> list[_Section]:
         )
     if finding.onnx_nodes:
         found.append(_Section("ONNX nodes", markdown.onnx_nodes(finding.onnx_nodes)))
+    if report.declarations:
+        found.append(_Section("What was declared, and read otherwise", markdown.declarations(report)))
     if report.missing:
         missing = [f"- {plain(m.part)}: {plain(m.why)}" for m in report.missing]
         found.append(_Section("What could not be read or tried", ["\n".join(missing)]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from guarddiff.core.declaration import Misdeclaration
 from guarddiff.core.finding import Counterexample, Finding, OnnxNode
 from guarddiff.core.proof import Decomposition, DifferingNode, Ladder, Reproduction
 from guarddiff.core.report import ReportData
@@ -29,6 +30,7 @@ def render(report: ReportData) -> str:
     if report.error:
         blocks.append(f"The export raised: {code(words.raised(report.error))}")
     blocks += _inputs(report)
+    blocks += _listed("Declarations", [_declaration(wrong) for wrong in report.declarations])
     if loud:
         blocks.append("## Findings")
     for number, finding in loud:
@@ -53,6 +55,15 @@ def _listed(title: str, items: Sequence[str]) -> list[str]:
     if len(items) > _MOST_LISTED:
         shown.append(f"- {len(items) - _MOST_LISTED} more in the JSON report")
     return [f"## {title}", "\n".join(shown)]
+
+
+def _declaration(wrong: Misdeclaration) -> str:
+    return f"{code(wrong.where, 120)}: {plain(wrong.problem)}. Instead: {plain(wrong.instead)}"
+
+
+def declarations(report: ReportData) -> list[str]:
+    """A list of what is wrong with what was declared; empty where nothing is."""
+    return _listed("Declarations", [_declaration(wrong) for wrong in report.declarations])[1:]
 
 
 def _inputs(report: ReportData) -> list[str]:

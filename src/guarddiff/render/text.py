@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import IO
 
+from guarddiff.core.declaration import Misdeclaration
 from guarddiff.core.finding import Finding
 from guarddiff.core.report import ReportData
 from guarddiff.render import moves, proofs, rows, words
@@ -69,6 +70,12 @@ def warning_text(finding: Finding) -> str:
     return "\n".join(words.clean(line, WIDTH) for line in lines[:MOST_LINES])
 
 
+def declaration_text(wrong: Misdeclaration) -> str:
+    """What the user has to hear of a declaration: at most eight lines."""
+    head = textwrap.wrap(_declared(wrong), WIDTH, subsequent_indent="  ", max_lines=4, placeholder=" …")
+    return "\n".join([*head, *_labelled("instead", words.clean(wrong.instead, words.LIMIT), most=4)])
+
+
 def wants_color(stream: IO[str] | None) -> bool:
     """Whether text for ``stream`` should be coloured: on a terminal only.
 
@@ -90,6 +97,7 @@ def render(report: ReportData, color: bool = False) -> str:
         [title, *textwrap.wrap(words.summary(report), WIDTH)],
         _wrapped(f"The export raised: {words.raised(report.error)}") if report.error else [],
         _table(report),
+        _declarations(report),
         *(
             _painted(finding_lines(number, finding), words.state(finding), color)
             for number, finding in enumerate(report.findings, 1)
@@ -277,6 +285,17 @@ def _tries(report: ReportData) -> list[str]:
     lines = [line for one in said for line in _wrapped(one)]
     more = [f"… and {words.count(left, 'run')} more"] if left else []
     return [f"Tried, {proofs.try_count(report.tries)}:", *lines, *more]
+
+
+def _declared(wrong: Misdeclaration) -> str:
+    """The part of a declaration and what is wrong with it."""
+    return f"{words.clean(wrong.where, 120)}: {words.clean(wrong.problem)}"
+
+
+def _declarations(report: ReportData) -> list[str]:
+    """What is wrong with what was declared, each with what to write instead."""
+    said = [f"{_declared(wrong)}. Instead: {words.clean(wrong.instead)}" for wrong in report.declarations]
+    return _listed("Declarations", said)
 
 
 def _table(report: ReportData) -> list[str]:

@@ -76,12 +76,12 @@ def leaves_of(arguments: Mapping[str, Any]) -> list[Leaf]:
     found: list[Leaf] = []
     for parameter, value in arguments.items():
         for path, leaf in flatten(value)[0]:
-            parts = [parameter, *(_key(key) for key in path)]
+            parts = [parameter, *(key_text(key) for key in path)]
             found.append(Leaf(parameter, "_".join(parts).lower(), len(found), leaf))
     return found
 
 
-def _key(key: Any) -> str:
+def key_text(key: Any) -> str:
     for attribute in ("key", "idx", "name"):
         if hasattr(key, attribute):
             return "".join(c if c.isalnum() else "_" for c in str(getattr(key, attribute)))
@@ -192,7 +192,7 @@ def read_axis(what: Any) -> AxisIntent | None:
         return None
     if isinstance(what, str):
         return AxisIntent(what or None, Declared(SizeRange(), repr(what) if what else "dynamic"))
-    lower, upper = _bound(getattr(what, "min", None), 0), _bound(getattr(what, "max", None), None)
+    lower, upper = bound_of(getattr(what, "min", None), 0), bound_of(getattr(what, "max", None), None)
     kind = getattr(getattr(what, "type", None), "name", None)
     if kind is not None:  # Dim.AUTO, Dim.DYNAMIC, Dim.STATIC
         declared = Declared(SizeRange(lower or 0, upper), f"Dim.{kind}")
@@ -201,7 +201,7 @@ def read_axis(what: Any) -> AxisIntent | None:
         name = str(what.__name__)
         root = getattr(what, "root", None)
         if root is not None:
-            below, above = _bound(getattr(root, "min", None), 0), _bound(getattr(root, "max", None), None)
+            below, above = bound_of(getattr(root, "min", None), 0), bound_of(getattr(root, "max", None), None)
             sizes = Declared(SizeRange(lower or 0, upper), name)
             return AxisIntent(name, sizes, str(root.__name__), SizeRange(below or 0, above))
         return AxisIntent(name, Declared(SizeRange(lower or 0, upper), _dim_text(name, lower, upper)))
@@ -213,7 +213,7 @@ def _drop_negative(leaves: list[Leaf]) -> None:
         leaf.declared = {axis: asked for axis, asked in leaf.declared.items() if axis not in leaf.negative}
 
 
-def _bound(value: Any, infinite: int | None) -> int | None:
+def bound_of(value: Any, infinite: int | None) -> int | None:
     """A bound as an int; ``infinite`` for none and for infinity (torch's own ``int_oo`` is no int)."""
     try:
         number = int(value)

@@ -49,6 +49,8 @@ class Recording:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     asked: dict[str, Any] = field(default_factory=dict)
+    asked_args: tuple[Any, ...] = ()
+    asked_kwargs: dict[str, Any] = field(default_factory=dict)
     applied_shapes: Any = None
     opset_version: int | None = None
     optimize: bool = True
@@ -124,6 +126,7 @@ def _before_compat(recording: Recording, args: tuple[Any, ...], kwargs: dict[str
         recording.model = given.get("model")
         recording.args = tuple(given.get("args") or ())
         recording.kwargs = dict(given.get("kwargs") or {})
+        recording.asked_args, recording.asked_kwargs = recording.args, recording.kwargs
 
 
 def _before_core(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
