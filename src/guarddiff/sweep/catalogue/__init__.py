@@ -39,6 +39,9 @@ SHELVES = (
 )
 """The modules of this package that hold entries, in the order in which they are swept."""
 
+SECONDS = 300.0
+"""How long measuring one entry may take: torch itself needs minutes for a few, on a busy machine."""
+
 
 @functools.cache
 def every() -> dict[str, Entry]:
@@ -69,4 +72,4 @@ def trial(case: Case) -> Trial:
 
 
 def _case(entry: Entry) -> Case:
-    return Case("catalogue", entry.family, entry.name)
+    return Case("catalogue", entry.family, entry.name, SECONDS)
