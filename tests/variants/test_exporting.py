@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,9 @@ import guarddiff
 from guarddiff.contract import manifest
 from guarddiff.contract.manifest import Manifest
 from guarddiff.contract.weights import SMALL
+from guarddiff.core import codec
+from guarddiff.core.dims import InputSpec
+from guarddiff.core.report import ReportData
 from guarddiff.variants import exporting, placing, work
 
 
@@ -39,21 +43,32 @@ def copied(made: Manifest, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def exported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """The sizes that are exported from now on."""
+def taken(monkeypatch: pytest.MonkeyPatch, made: Manifest) -> list[tuple[int, ...]]:
+    """Exports that take no time: the models of ``made`` once more. The sizes that are exported from now on."""
     seen: list[tuple[int, ...]] = []
-    real = work.export
+    files = {variant.inputs["input"]: made.path.with_name(variant.file) for variant in made.variants}
 
-    def counted(model: Any, args: Any, *rest: Any) -> str:
-        seen.append(tuple(args[0].shape))
-        return real(model, args, *rest)
+    def export(model: Any, args: Any, kwargs: Any, folder: Path, keywords: Any) -> str:
+        shape = tuple(args[0].shape)
+        seen.append(shape)
+        onnx.save(
+            onnx.load(files[shape]), folder / work.RAW, save_as_external_data=True, location="w", size_threshold=0
+        )
+        return codec.dumps(ReportData(model="Sequential", inputs=(InputSpec("input", "float32", shape),)))
 
-    monkeypatch.setattr(work, "export", counted)
+    monkeypatch.setattr(work, "export", export)
     return seen
 
 
+def usable(folder: Path, made: Manifest) -> bool:
+    """Whether the set ``made`` is in the folder as it was."""
+    found = manifest.read(folder)
+    return found == made and found.changed(file.name for file in found.files) is None
+
+
 def settings(folder: Path, **more: Any) -> Manifest:
-    return export(folder, settings={"cells": [3, 2]}, preprocessing={"resize": [12, 12]}, **more)
+    told: dict[str, Any] = {"settings": {"cells": [3, 2]}, "preprocessing": {"resize": [12, 12]}}
+    return export(folder, **{**told, **more})
 
 
 def test_each_size_is_equal_to_eager(made: Manifest) -> None:
@@ -90,10 +105,10 @@ def test_each_has_its_contract(made: Manifest) -> None:
         assert [tuple(spec.shape) for spec in contract.inputs] == list(variant.inputs.values())
 
 
-def test_a_finished_set_is_not_exported_again(copied: Path, exported: list[Any], made: Manifest) -> None:
+def test_a_finished_set_is_not_exported_again(copied: Path, taken: list[Any], made: Manifest) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in copied.iterdir()}
     again = settings(copied, sizes=SIZES[::-1])
-    assert exported == []
+    assert taken == []
     assert again.variants == made.variants[::-1]
     assert {name for name, at in before.items() if (copied / name).stat().st_mtime_ns != at} == {manifest.NAME}
 
@@ -123,39 +138,73 @@ def test_what_is_not_as_it_was_is_exported_anew(
     assert seen == asked
 
 
-def test_fewer_sizes_leave_no_files_behind(copied: Path, exported: list[Any], made: Manifest) -> None:
+def test_fewer_sizes_leave_no_files_behind(copied: Path, taken: list[Any], made: Manifest) -> None:
     found = settings(copied, sizes=SIZES[:1])
-    assert exported == [] and len(found.variants) == 1
+    assert taken == [] and len(found.variants) == 1
     assert {path.name for path in copied.iterdir()} == {*made.variants[0].files, manifest.NAME}
 
 
 def test_an_interruption_keeps_what_is_finished(
-    copied: Path, exported: list[Any], monkeypatch: pytest.MonkeyPatch, made: Manifest
+    copied: Path, taken: list[Any], monkeypatch: pytest.MonkeyPatch, made: Manifest
 ) -> None:
-    """Another model takes the place of the set: interrupted after one size, then resumed."""
-    other = net()
-    with torch.no_grad():
-        other[5].bias.add_(1)
-    counted = work.export
+    """A set with other settings takes the place of the one that is there: interrupted after one size, then resumed."""
+    quick = work.export
 
     def interrupted(*given: Any) -> str:
-        if len(exported) == 1:
+        if len(taken) == 1:
             raise KeyboardInterrupt
-        return counted(*given)
+        return quick(*given)
 
     monkeypatch.setattr(work, "export", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        export(copied, SIZES[:2], other)
-    assert manifest.read(copied) == made and made.changed(file.name for file in made.files) is None  # still usable
+        export(copied, settings={"other": 1})
+    assert usable(copied, made)
     assert not (copied / exporting.STAGING).exists()
     assert len(manifest.read(copied / manifest.UNFINISHED).variants) == 1
-    monkeypatch.setattr(work, "export", counted)
-    found = export(copied, SIZES[:2], other)
-    assert exported == SIZES[:2]
+    monkeypatch.setattr(work, "export", quick)
+    found = export(copied, settings={"other": 1})
+    assert taken == SIZES
     assert {path.name for path in copied.iterdir()} == {file.name for file in found.files} | {manifest.NAME}
-    (got,) = guarddiff.VariantSession(copied).run(None, {"input": np.zeros(SIZES[1], np.float32)})
-    with torch.no_grad():
-        np.testing.assert_allclose(got, other(torch.zeros(SIZES[1])).numpy(), atol=1e-6)
+    assert manifest.read(copied) == found and found.variants != made.variants
+    for size, contract in ((v.inputs["input"], guarddiff.read_contract(copied / v.file)) for v in found.variants):
+        assert contract.settings == {"other": 1}
+        guarddiff.VariantSession(copied).run(None, {"input": np.zeros(size, np.float32)})
+
+
+@pytest.mark.parametrize("more", [{"settings": {"other": 1}}, {"resume": False}])
+def test_an_earlier_set_is_as_it_was_after_a_failure(
+    copied: Path, taken: list[Any], monkeypatch: pytest.MonkeyPatch, made: Manifest, more: Any
+) -> None:
+    """Also where the new one has the same weights, in a file of the same name, or the very same variants."""
+
+    def wrong(*_: Any) -> Any:
+        raise guarddiff.ContractError("wrong")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(placing, "_checked", wrong)
+        with pytest.raises(guarddiff.ContractError, match="^3 of 3 variants could not be made"):
+            settings(copied, **more)
+    assert usable(copied, made)
+    assert {path.name for path in copied.iterdir()} == {file.name for file in made.files} | {manifest.NAME}
+    found = settings(copied, **more)
+    assert {path.name for path in copied.iterdir()} == {file.name for file in found.files} | {manifest.NAME}
+    assert not {v.file for v in found.variants} & {v.file for v in made.variants} and found.missing() is None
+
+
+def test_what_several_interrupted_exports_left_goes_in_the_end(copied: Path, taken: list[Any]) -> None:
+    class Stop(BaseException):
+        pass
+
+    def stopping(name: str) -> None:
+        raise Stop
+
+    for number in range(2):
+        with pytest.MonkeyPatch.context() as patched, pytest.raises(Stop):
+            patched.setattr(exporting.progress, "bar", lambda *_: contextlib.nullcontext(stopping))
+            export(copied, settings={"number": number})
+    assert len(list(copied.glob("*.onnx"))) == len(SIZES) + 2
+    found = export(copied, SIZES[:1], settings={"number": 2})
+    assert {path.name for path in copied.iterdir()} == {*found.variants[0].files, manifest.NAME}
 
 
 def test_a_wrong_variant_is_refused_and_nothing_of_it_stays(tmp_path: Path) -> None:

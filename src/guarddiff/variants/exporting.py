@@ -110,12 +110,12 @@ def _make(
     folder.mkdir(parents=True, exist_ok=True)
     wanted = dict(zip(request.keys(model, points, keywords, told), points))
     with _alone(folder):
-        found = Set(folder, model, told)
         earlier = _earlier(folder)
+        found = Set(folder, model, told, earlier)
         for old in earlier if resume else ():
             found.keep(old, wanted)
         _export(model, found, wanted, folder, keywords, jobs, shown)
-        return found.finish(wanted, probe.versions(), earlier)
+        return found.finish(wanted, probe.versions())
 
 
 def _look(model: Any, jobs: int | None, keywords: Mapping[str, Any], told: Mapping[str, Any]) -> None:
@@ -160,7 +160,7 @@ def _export(
 ) -> None:
     """Export what is missing. Raises ContractError with all that failed, after the others are finished."""
     left = {key: example for key, example in wanted.items() if key not in found.finished}
-    names = {_name(model, example, key): key for key, example in left.items()}
+    names = {found.free(_name(model, example, key)): key for key, example in left.items()}
     todo = [pool.Job(name, left[key], _apart(keywords, name)) for name, key in names.items()]
     failed: dict[str, Exception] = {}
     staging = folder / STAGING

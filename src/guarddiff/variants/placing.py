@@ -30,7 +30,11 @@ from guarddiff.variants.examples import Example
 class Set:
     """The variants of one folder that are finished so far; each is on the disk when ``add`` returns."""
 
-    def __init__(self, folder: Path, model: torch.nn.Module, told: Mapping[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, model: torch.nn.Module, told: Mapping[str, Any], earlier: Sequence[Manifest] = ()
+    ) -> None:
+        """``earlier``: the manifests found in the folder. Their files stay as they are until ``finish``."""
+        self._earlier = {stored.name: stored for old in earlier for stored in old.files}
         self._folder = folder
         self._model = model
         self._told = dict(told)
@@ -41,6 +45,13 @@ class Set:
     def finished(self) -> dict[str, Variant]:
         """By the hash of what was asked for."""
         return {variant.request: variant for variant in self._manifest.variants}
+
+    def free(self, name: str) -> str:
+        """``name``, or one like it, that no file of the earlier sets has."""
+        found, number = name, 2
+        while f"{found}.onnx" in self._earlier:
+            found, number = f"{name}-{number}", number + 1
+        return found
 
     def keep(self, earlier: Manifest, wanted: Collection[str]) -> None:
         """Take over what an earlier run has finished, where it is wanted and its files are as they were."""
@@ -70,21 +81,22 @@ class Set:
             variant = Variant(shapes, target.name, beside, weights, contract.hash, request, largest)
             self._list(variant, {})
         except BaseException:
-            self._remove([target.name, embed.beside(target).name, *(self._weights.files - before)])
+            made = {target.name, embed.beside(target).name, *(self._weights.files - before)}
+            self._remove(made - self._earlier.keys())
             raise
 
-    def finish(self, wanted: Collection[str], environment: Mapping[str, str], earlier: Sequence[Manifest]) -> Manifest:
+    def finish(self, wanted: Collection[str], environment: Mapping[str, str]) -> Manifest:
         """Write the manifest, with the variants in the order in which they are wanted, and remove what only the
-        ``earlier`` manifests list."""
+        earlier ones list."""
         order = self.finished
-        found = dataclasses.replace(
-            self._manifest, variants=tuple(order[request] for request in wanted), environment=dict(environment)
-        )
+        variants = tuple(order[request] for request in wanted)
+        kept = {name for variant in variants for name in variant.files}
+        files = tuple(stored for stored in self._manifest.files if stored.name in kept)
+        found = dataclasses.replace(self._manifest, variants=variants, files=files, environment=dict(environment))
         manifest.write(found, found.path)
-        kept = {stored.name for stored in found.files}
         with suppress(OSError):
             os.unlink(self._folder / manifest.UNFINISHED)
-        self._remove(stored.name for old in earlier for stored in old.files if stored.name not in kept)
+        self._remove(self._earlier.keys() - kept)
         return found
 
     def _list(self, variant: Variant, known: Mapping[str, manifest.StoredFile]) -> None:
@@ -95,7 +107,9 @@ class Set:
         self._manifest = dataclasses.replace(
             self._manifest, variants=(*self._manifest.variants, variant), files=tuple(listed.values())
         )
-        manifest.write(self._manifest, self._folder / manifest.UNFINISHED)
+        old = tuple(stored for name, stored in self._earlier.items() if name not in listed)
+        noted = dataclasses.replace(self._manifest, files=(*listed.values(), *old))  # so that they go in the end
+        manifest.write(noted, self._folder / manifest.UNFINISHED)
 
     def _remove(self, names: Iterable[str]) -> None:
         for name in names:
