@@ -27,7 +27,7 @@ from guarddiff.core.origin import Origin
 from guarddiff.core.proof import Reproduction, Try
 from guarddiff.core.report import ReportData
 from guarddiff.render import moves, words
-from guarddiff.render.text import render, wants_color, warning_text
+from guarddiff.render.text import declaration_text, render, wants_color, warning_text
 
 ALL = {**SAMPLES, **EVIDENCE}
 FINDINGS = [(name, number) for name, make in ALL.items() for number in range(len(make().findings))]
@@ -332,3 +332,18 @@ def test_a_known_repair_is_the_next_move() -> None:
     assert "repair=True, which knows another way (pooling)" in moves.next_move(shown)
     assert "repair=True" in warning_text(shown)
     assert "repair=True" not in moves.next_move(dataclasses.replace(shown, repairable=False))
+
+
+def test_the_warning_of_a_declaration() -> None:
+    (wrong,) = full_evidence().declarations
+    assert declaration_text(wrong).split("\n") == [
+        "dynamic_shapes['x'][3]: one name says that sizes are equal, and the example's differ: x[2]=224 and x[3]=256",
+        "  instead       {3: 'x_h'}, or an example of equal sizes",
+    ]
+
+
+def test_the_warning_of_a_hostile_declaration_is_short_and_printable() -> None:
+    (wrong,) = SAMPLES["hostile"]().declarations
+    lines = declaration_text(wrong).split("\n")
+    assert len(lines) <= 8
+    assert all(len(line) <= 120 and line.isprintable() for line in lines)

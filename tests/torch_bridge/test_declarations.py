@@ -90,13 +90,17 @@ def test_a_declaration_of_a_large_model_is_not_written_out() -> None:
 
 def test_a_program_keeps_its_own_dimensions() -> None:
     program = torch.export.export(Image(), IMAGE, dynamic_shapes=({0: Dim("n")},))
-    asked = {"dynamic_shapes": {"images": {0: "n"}}}
-    request = declarations.request_of(program, (), None, asked)
-    assert request is not None
-    assert [(one.code, one.where) for one in rules.before(request)] == [("program", "dynamic_shapes")]
-    empty = declarations.request_of(program, (), None, {"dynamic_shapes": {}})
-    assert empty is not None
-    assert rules.before(empty) == ()
+    asked: list[dict[str, Any]] = [
+        {"dynamic_axes": {"images": {0: "n"}}},
+        {"dynamic_axes": {}},
+        {"dynamic_shapes": {"images": {0: "batch"}}},  # names the axis
+    ]
+    found = []
+    for one in asked:
+        request = declarations.request_of(program, (), None, one)
+        assert request is not None
+        found.append([(wrong.code, wrong.where) for wrong in rules.before(request)])
+    assert found == [[("program", "dynamic_axes")], [], []]
 
 
 @pytest.mark.parametrize(

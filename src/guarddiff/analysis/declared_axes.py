@@ -115,7 +115,7 @@ def _input(reading: Reading, leaf: Given, value: Spec, where: str) -> None:
         reading.tell("no-tensor", where, f"{leaf.place} is no tensor: it has no axes", "")
         return
     if isinstance(value, Table):
-        if not dynamo and (odd := [size for _, size in value.entries if not isinstance(size, Size) or not size.name]):
+        if not dynamo and (odd := [size for _, size in value.entries if not _is_text(size)]):
             problem = f"{text(odd[0])} is no name: with dynamo=False every axis is given a name, as text"
             right = ", ".join(f"{axis}: 'dim_{axis}'" for axis, _ in value.entries)
             reading.tell("wrong-form", where, problem, f"{{{right}}}")
@@ -127,6 +127,10 @@ def _input(reading: Reading, leaf: Given, value: Spec, where: str) -> None:
         return
     problem = f"{text(value)} is neither a dict of axes to names nor a list of axes"
     reading.tell("wrong-form", where, problem, _as_list(leaf, value))
+
+
+def _is_text(size: Spec) -> bool:
+    return isinstance(size, Size) and (size.kind == "name" or size.text == "''")
 
 
 def _as_list(leaf: Given, value: Spec) -> str:
