@@ -15,6 +15,10 @@ import guarddiff
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 
 NAMES = {
+    "CheckedSession",
+    "Contract",
+    "ContractError",
+    "ContractViolation",
     "Counterexample",
     "DeclarationWarning",
     "Finding",
@@ -24,12 +28,18 @@ NAMES = {
     "ReportWriteError",
     "SpecializationError",
     "SpecializationWarning",
+    "VariantSession",
     "__version__",
     "check",
+    "compare_modules",
+    "embed_contract",
     "export",
+    "export_variants",
+    "freeze",
     "install",
     "last_report",
     "load_report",
+    "read_contract",
     "repairs",
     "report_of",
     "to_dynamic_shapes",
@@ -111,6 +121,7 @@ def test_our_keywords_are_none_of_torchs() -> None:
         ("uninstall", []),
         ("repairs", ["chosen", "model"]),
         ("translation_table", ["repairs"]),
+        ("VariantSession", ["manifest", "most", "providers", "session_options", "trust"]),
     ],
 )
 def test_other_signatures(name: str, parameters: list[str]) -> None:
