@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,32 @@ def test_vgg11_is_right_from_224_to_255_only() -> None:
     assert finding.admits({"x": (1, 3, 255, 224)}) is True
     assert finding.admits({"x": (2, 3, 256, 256)}) is False
     assert really_differs(model, report, finding)
+
+
+def test_vgg11_with_its_contract(tmp_path: Path) -> None:
+    torchvision = pytest.importorskip("torchvision")
+    model = torchvision.models.vgg11(weights=None)
+    report = check(model, (torch.randn(2, 3, 224, 224),), IMAGES)
+    path = tmp_path / "vgg11.onnx"
+    report.program.save(path)
+    contract = guarddiff.embed_contract(path, report)
+    assert {dim.name: str(dim.admitted) for dim in contract.inputs[0].dims} == {
+        "n": "any size",
+        "h": "224–255",
+        "w": "224–255",
+    }
+    session = guarddiff.CheckedSession(path)
+    with pytest.raises(guarddiff.ContractViolation) as caught:
+        session.run(None, {"x": np.zeros((1, 3, 256, 224), np.float32)})
+    assert str(caught.value).startswith(
+        "x[2]=256: this model is right only for 224–255, because of avgpool at torchvision/models/vgg.py:"
+    )
+    for step in range(20):
+        x = torch.randn(1 + step % 2, 3, 224 + (7 * step) % 32, 224 + (11 * step + 5) % 32)
+        with torch.no_grad():
+            expected = model(x).numpy()
+        got = session.run(None, {"x": x.numpy()})[0]
+        assert np.linalg.norm(got - expected) <= 1e-5 * np.linalg.norm(expected), tuple(x.shape)
 
 
 def test_vgg11_repaired_is_right_at_every_size() -> None:

@@ -151,7 +151,7 @@ def _measuring(group: Group) -> click.Command:
         "--seconds",
         type=click.FloatRange(min=1, max=86_400),
         metavar="N",
-        help="Time limit of each case, instead of the one that it has (mostly 120).",
+        help="Time limit of each case, instead of the one that it has (120, 300 or 600 by group).",
     )
     @click.pass_context
     def measuring(ctx: click.Context, only: tuple[str, ...], jobs: int | None, resume: bool, out: Path,
