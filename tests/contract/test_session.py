@@ -94,6 +94,22 @@ def test_bindings(session: guarddiff.CheckedSession) -> None:
         session.run_with_iobinding(onnxruntime.IOBinding(session))
 
 
+def test_another_byte_order_is_refused_also_after_the_shape_was_admitted(session: guarddiff.CheckedSession) -> None:
+    session.run(None, {"images": RIGHT})
+    with pytest.raises(guarddiff.ContractViolation, match="its dtype is .f4, and the model takes float32"):
+        session.run(None, {"images": RIGHT.astype(RIGHT.dtype.newbyteorder())})
+
+
+def test_a_bound_array_that_gets_another_shape_counts_as_it_was_bound(session: guarddiff.CheckedSession) -> None:
+    array = np.zeros((1, 3, 12, 6), np.float32)
+    binding = session.io_binding()
+    binding.bind_cpu_input("images", array)
+    binding.bind_output(session.get_outputs()[0].name)
+    array.shape = (2, 3, 6, 6)
+    with pytest.raises(guarddiff.ContractViolation, match=MESSAGE):
+        session.run_with_iobinding(binding)
+
+
 def test_without_a_contract_there_is_no_session(pooled: Exported, path: Path, tmp_path: Path) -> None:
     with pytest.raises(guarddiff.ContractError, match="has no contract"):
         guarddiff.CheckedSession(pooled.path)

@@ -12,12 +12,12 @@ import onnxruntime
 
 from guarddiff.contract.contract import Contract
 from guarddiff.contract.embed import read_contract
-from guarddiff.contract.feeds import Fed, element_name
+from guarddiff.contract.feeds import Fed, element_name, fed
 from guarddiff.core.errors import ContractViolation
 
 _REMEMBERED = 4096
 """Shapes that were found right are remembered, at most so many at a time."""
-_SHAPE_AND_DTYPE = operator.attrgetter("shape", "dtype.char")
+_SHAPE_AND_DTYPE = operator.attrgetter("shape", "dtype")  # the dtype itself: ONNX Runtime misreads other byte orders
 
 
 class CheckedSession(onnxruntime.InferenceSession):  # type: ignore[misc]
@@ -108,7 +108,7 @@ class _CheckedBinding(onnxruntime.IOBinding):  # type: ignore[misc]
         self.bound: dict[str, Any] = {}
 
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
-        self.bound[name] = arr_on_cpu
+        self.bound[name] = fed(arr_on_cpu)  # as it is now: the array may be given another shape later
         super().bind_cpu_input(name, arr_on_cpu)
 
     def bind_input(self, name: str, device_type: Any, device_id: Any, element_type: Any, shape: Any,
