@@ -118,6 +118,38 @@ def test_declared_ranges_and_several_guards() -> None:
     assert not runs(session, 2, 4)
 
 
+def test_inputs_whose_names_are_no_identifiers() -> None:
+    names = ("in-put.1", "class")
+    nodes = [helper.make_node("Concat", names, ["out"], axis=0)]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [None]) for name in names]
+    output = helper.make_tensor_value_info("out", TensorProto.FLOAT, [None])
+    graph = helper.make_graph(nodes, "g", inputs, [output])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    dims = [Dimension(name, 0, "h", "h", 4, Declared(SizeRange(2, 5))) for name in names]
+    specs = tuple(InputSpec(dim.input, "float32", ("h",), (dim,)) for dim in dims)
+    asserts.insert(model, Contract(specs))
+    session = onnxruntime.InferenceSession(model.SerializeToString(), QUIET)
+    for sizes, right in (((2, 2), True), ((1, 1), False), ((6, 6), False), ((2, 3), False)):
+        feeds = {name: np.zeros(size, np.float32) for name, size in zip(names, sizes, strict=True)}
+        try:
+            session.run(None, feeds)
+        except Exception as error:
+            assert not right and ("in-put.1[0] is declared as" in str(error) or "class[0] has to be" in str(error))
+        else:
+            assert right
+
+
+def test_sizes_that_are_all_derived_from_one_that_no_input_has() -> None:
+    dims = [Dimension(name, 0, "n", size, 4, Declared(ANY)) for name, size in (("h", "2*n"), ("w", "3*n + 1"))]
+    specs = tuple(InputSpec(dim.input, "float32", (dim.size,), (dim,)) for dim in dims)
+    held = Contract(specs, (Condition(("n != 2",)),))
+    model = two_inputs()
+    asserts.insert(model, held)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), QUIET)
+    for h, w in itertools.product(range(8), range(12)):
+        assert runs(session, h, w) is held.admits({"h": (h,), "w": (w,)}), (h, w)
+
+
 @pytest.mark.parametrize("guard", ["math.log(h) > 1", "h ** w > 1", "u0 == 3", "h == 99999999999999999999"])
 def test_what_has_no_form_in_onnx_is_told(guard: str) -> None:
     with pytest.raises(ContractError, match="has no form as an assert in ONNX"):

@@ -17,6 +17,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from guarddiff.contract.contract import Contract
+from guarddiff.core import domain, guard_text
 from guarddiff.core.dims import Dimension
 from guarddiff.core.errors import ContractError
 
@@ -69,20 +70,25 @@ def _conditions(contract: Contract) -> Iterator[tuple[str, str]]:
     """Text and name of each condition."""
     dims = [dim for spec in contract.inputs for dim in spec.dims]
     plain = {dim.name: dim for dim in reversed(dims) if dim.size == dim.name}
-    for dim in dims:
-        here = plain.get(dim.name)
+    for number, dim in enumerate(dims):
+        here, own = plain.get(dim.name), _own(number)
         if dim.size != dim.name or (here is not None and here.place != dim.place):
-            yield f"{dim.place} == {dim.size}", f"{dim.place} has to be equal to {dim.size}"
+            yield f"{own} == {dim.size}", f"{dim.place} has to be equal to {dim.size}"
         sizes = dim.declared.sizes if dim.declared is not None else None
         if sizes is not None and sizes.lower > 0:
-            yield f"{dim.place} >= {sizes.lower}", f"{dim.place} is declared as {dim.declared}"
+            yield f"{own} >= {sizes.lower}", f"{dim.place} is declared as {dim.declared}"
         if sizes is not None and sizes.upper is not None:
-            yield f"{dim.place} <= {sizes.upper}", f"{dim.place} is declared as {dim.declared}"
+            yield f"{own} <= {sizes.upper}", f"{dim.place} is declared as {dim.declared}"
     for condition in contract.conditions:
         sets = [f"{dim.place} {dim.admitted}" for dim in condition.dims if dim.admitted is not None]
         because = f", because of {condition.because}" if condition.because else ""
         told = f"for {'; '.join(sets)}" if sets else f"where {' and '.join(condition.guards[:3])}"
         yield " and ".join(f"({guard})" for guard in condition.guards), f"right only {told}{because}"
+
+
+def _own(number: int) -> str:
+    """A name for a dimension by its number: names of inputs may hold what no guard can (``input.1``)."""
+    return f"{PREFIX}_size[{number}]"
 
 
 def _carrier(graph: onnx.GraphProto, contract: Contract) -> onnx.ValueInfoProto:
@@ -117,7 +123,9 @@ class _Builder:
         self._made: dict[Any, str] = {}
         dims = [dim for spec in contract.inputs for dim in spec.dims]
         self._sources: dict[str, Dimension] = {dim.place: dim for dim in dims}
+        self._sources.update((_own(number), dim) for number, dim in enumerate(dims))
         self._sources.update((dim.name, dim) for dim in reversed(dims) if dim.size == dim.name)
+        self._dims = dims
 
     def node(self, op: str, *inputs: str, **attributes: Any) -> str:
         """The value of a node; the same one for the same computation."""
@@ -186,8 +194,18 @@ class _Builder:
     def _size(self, name: str) -> tuple[str, str]:
         dim = self._sources.get(name)
         if dim is None:
-            raise _NoForm(f"{name} is no dimension of an input")
+            return self._root(name), "i"
         return self.node("Gather", self.node("Shape", dim.input), self.constant(dim.axis), axis=0), "i"
+
+    def _root(self, name: str) -> str:
+        """A variable that only sizes derived from it tell (``2*h``); that it is a whole number is another condition."""
+        for number, dim in enumerate(self._dims):
+            if dim.size != dim.name and guard_text.variables(dim.size) == {name}:
+                base, more = (domain.value(dim.size, {name: at}) for at in (0, 1))
+                if isinstance(base, int) and isinstance(more, int) and more != base:
+                    rest = self.node("Sub", self._size(_own(number))[0], self.constant(base))
+                    return self.node("Div", rest, self.constant(more - base))
+        raise _NoForm(f"{name} is no dimension of an input")
 
     def _on_Name(self, tree: ast.Name) -> tuple[str, str]:
         return self._size(tree.id)
