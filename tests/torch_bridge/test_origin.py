@@ -14,6 +14,7 @@ from tests.torch_bridge import exports
 from tests.torch_bridge.exports import AUTO, HERE, Exported, exported, line_of
 
 import guarddiff.demo
+from guarddiff import demo
 from guarddiff.core.evidence import Group
 from guarddiff.core.origin import Origin, SourceLine
 from guarddiff.sweep import measure, operators
@@ -102,6 +103,7 @@ def test_shorten_takes_the_folder_of_installed_packages(folders: Path) -> None:
     inside = folders / "project" / "site-packages" / "a" / "site-packages" / "b.py"
     assert origin.shorten(str(inside)) == "b.py"
     assert origin.shorten(torch.nn.functional.__file__) == "torch/nn/functional.py"
+    assert origin.shorten(demo.__file__) == "guarddiff/demo.py"
 
 
 @pytest.mark.parametrize("path", ["/srv/alice2/model.py", "/opt/model.py"])

@@ -93,6 +93,8 @@ def shorten(filename: str) -> str:
         return path.rsplit("site-packages" + os.sep, 1)[1]
     if path.startswith(_TORCH):
         return "torch/" + path[len(_TORCH) :]
+    if path.startswith(_PACKAGE):  # the models of the sweep and the demo, in a clone too
+        return "guarddiff/" + path[len(_PACKAGE) :].replace(os.sep, "/")
     try:
         working = os.getcwd() + os.sep
     except OSError:
