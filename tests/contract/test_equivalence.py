@@ -160,3 +160,41 @@ def test_a_kept_nan_is_no_difference() -> None:
 
     found = guarddiff.compare_modules(Undefined(), Undefined(), torch.tensor([-1.0, 2.0]), onnx=False)
     assert found.outputs[0].largest == 0
+
+
+class Of(nn.Module):
+    """Whatever a function of the input gives."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def of(original: Any, adapted: Any) -> guarddiff.Equivalence:
+    return guarddiff.compare_modules(Of(original), Of(adapted), torch.tensor([[1.0, 3.0, 2.0]]), onnx=False)
+
+
+def test_whole_numbers_that_float64_can_not_tell_apart() -> None:
+    found = of(lambda x: x.argmax(-1) + 2**60, lambda x: x.argmax(-1) + 2**60 + 1)
+    assert not found.exact and found.outputs[0].largest > 0
+    assert of(lambda x: x.argmax(-1) + 2**60, lambda x: x.argmax(-1) + 2**60).exact
+
+
+def test_results_of_another_kind_are_not_equal() -> None:
+    found = of(lambda x: x.argmax(-1), lambda x: x.argmax(-1).double())
+    assert not found.exact and "(dtype float64 instead of int64)" in found.to_text()
+
+
+def test_a_nan_in_one_alone_is_never_told_as_equal() -> None:
+    found = of(lambda x: (x, x), lambda x: (x, x.log() * torch.tensor([1.0, torch.nan, 1.0])))
+    assert not found.exact and "outputs in float64: largest difference inf (output[1])" in found.to_text()
+
+
+def test_inputs_that_are_changed_in_place_and_complex_results() -> None:
+    found = of(lambda x: torch.relu_(x), torch.relu)
+    assert found.exact and found.input_gradients[0].largest == 0, found.to_text()
+    assert of(torch.fft.fft, torch.fft.fft).exact
+    assert not of(torch.fft.fft, lambda x: torch.fft.fft(x).conj()).exact

@@ -184,12 +184,15 @@ def _run(
     held = {name: parameters[name] for name in shared if parameters[name].requires_grad}
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(_SEED)
-        outputs = dict(tensors.named(copied(*given_args, **given_kwargs), "output"))
+        # copies, which forward may change in place; a leaf it may not
+        own_args, own_kwargs = tensors.mapped((given_args, given_kwargs), torch.Tensor.clone)
+        outputs = dict(tensors.named(copied(*own_args, **own_kwargs), "output"))
         differentiable = [value for value in outputs.values() if value.requires_grad]
         gradients: list[torch.Tensor | None] = [None] * (len(leaves) + len(held))
         sources = [*leaves.values(), *held.values()]
         if differentiable and sources:
-            total = torch.stack([(value * _weights(value)).sum() for value in differentiable]).sum()
+            parts = [torch.view_as_real(value) if value.is_complex() else value for value in differentiable]
+            total = torch.stack([(part * _weights(part)).sum().to(dtype) for part in parts]).sum()
             gradients = list(torch.autograd.grad(total, sources, allow_unused=True))
     detached: _Named = {name: value.detach() for name, value in outputs.items()}
     by_input = dict(zip(leaves, gradients))
@@ -220,14 +223,35 @@ def _difference(name: str, wanted: torch.Tensor | None, found: torch.Tensor | No
     if wanted.shape != found.shape:
         text = f" (shape {tuple(found.shape)} instead of {tuple(wanted.shape)})"
         return Difference(name, float("inf"), float("inf"), text)
-    a, b = (np.asarray(value.detach().to(_widest(value)).cpu()).ravel() for value in (wanted, found))
-    same = (a == b) | ((a != a) & (b != b))
+    if _kind(wanted) != _kind(found):
+        text = f" (dtype {str(found.dtype)[6:]} instead of {str(wanted.dtype)[6:]})"
+        return Difference(name, float("inf"), float("inf"), text)
+    same = np.asarray(_same(wanted.detach(), found.detach()).cpu()).ravel()
     if same.all():
         return Difference(name, 0.0, 0.0)
+    a, b = (np.asarray(value.detach().to(_widest(value)).cpu()).ravel() for value in (wanted, found))
     apart = np.where(same, 0, b - a)
+    if np.isnan(apart).any():
+        return Difference(name, float("inf"), float("inf"), " (only one of the two is a number)")
+    if not apart.any():  # whole numbers that float64 can't tell apart
+        apart = np.where(same, 0, np.spacing(np.abs(a)))
     norm = float(np.linalg.norm(np.where(np.isfinite(a), a, 0)))
     distance = float(np.linalg.norm(apart))
     return Difference(name, float(np.abs(apart).max()), distance / norm if norm else float("inf"))
+
+
+def _kind(value: torch.Tensor) -> str:
+    if value.dtype == torch.bool:
+        return "bool"
+    return "complex" if value.is_complex() else "floating" if value.is_floating_point() else "whole"
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Where two tensors of one kind are equal; not a number is equal to itself. Whole numbers stay whole."""
+    if _kind(a) in ("bool", "whole"):
+        return a == b
+    a, b = a.to(_widest(a)), b.to(_widest(b))
+    return (a == b) | ((a != a) & (b != b))
 
 
 def _widest(value: torch.Tensor) -> torch.dtype:
