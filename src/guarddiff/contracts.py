@@ -15,6 +15,7 @@ from guarddiff.core.log import say
 from guarddiff.core.report import ReportData
 from guarddiff.pipeline import last_report
 from guarddiff.report import load_report
+from guarddiff.torch_bridge.declarations import given_of, split
 
 __all__ = ["embed_contract", "keep_frozen"]
 
@@ -87,17 +88,27 @@ def keep_frozen(args: Sequence[Any], kwargs: Mapping[str, Any], report: ReportDa
     try:
         from guarddiff.contract import embed as embedding
 
-        embedding.embed_contract(file, report, conditions=_conditions(frozen, report))
+        embedding.embed_contract(file, report, conditions=_conditions(frozen, report, given))
     except Exception as error:
         say(logging.ERROR, "guarddiff could not embed the contract of the frozen module", error)
 
 
-def _conditions(frozen: Frozen, report: ReportData) -> tuple[Condition, ...]:
-    """What the module is held to, for dimensions that were exported as dynamic all the same."""
+def _conditions(frozen: Frozen, report: ReportData, given: Mapping[str, Any]) -> tuple[Condition, ...]:
+    """What the module is held to, for dimensions that were exported as dynamic all the same. Raises ContractError
+    where one was exported with another fixed size."""
+    args, kwargs = split(given.get("args") or (), given.get("kwargs"))
+    leaves = [leaf for one in given_of(given["model"], args, kwargs, given.get("input_names") or ())
+              for leaf in one.leaves() if leaf.kind == "tensor"]  # fmt: skip
+    shapes = {leaf.onnx: frozen.shapes.get(leaf.place, frozen.shapes.get(str(leaf.key), ())) for leaf in leaves}
     found = []
-    for dim in (dim for spec in report.inputs for dim in spec.dims):
-        shape = frozen.shapes.get(dim.parameter or dim.input, ())
-        size = shape[dim.axis] if dim.axis < len(shape) else None
-        if size is not None:
-            found.append(Condition((f"{dim.size} == {size}",), "guarddiff.freeze", (held_to(dim, size),)))
+    for spec in report.inputs:
+        dims = {dim.axis: dim for dim in spec.dims}
+        for axis, (size, held) in enumerate(zip(spec.shape, shapes.get(spec.name, ()))):
+            if held is None:
+                continue
+            if isinstance(size, int) and size != held:
+                raise ContractError(f"no contract: {spec.name}[{axis}] was exported as {size} and is frozen for {held}")
+            if axis in dims:
+                dim = dims[axis]
+                found.append(Condition((f"{dim.size} == {held}",), "guarddiff.freeze", (held_to(dim, held),)))
     return tuple(found)

@@ -97,6 +97,32 @@ def test_what_is_exported_as_dynamic_all_the_same_is_held_by_the_contract(tmp_pa
     ]
 
 
+def test_parts_of_nested_inputs_are_held_under_whatever_name_they_have(tmp_path: Path) -> None:
+    path = tmp_path / "frozen.onnx"
+    inputs = (torch.randn(3, 2), (torch.randn(3, 2), torch.randn(1, 2)))
+    frozen = guarddiff.freeze(Nested(), inputs, free={"past[1]": [1]})
+    guarddiff.export(
+        frozen, inputs, path, dynamic_shapes=({0: "n"}, ({0: "n"}, None)), input_names=["a", "b"], verbose=False
+    )
+    contract = guarddiff.read_contract(path)
+    assert contract.admits({"a": (3, 2), "b": (3, 2), "past_1": (1, 2)})
+    assert not contract.admits({"a": (4, 2), "b": (4, 2), "past_1": (1, 2)})
+
+
+@pytest.mark.parametrize("shapes", [({2: "h"},), None])
+def test_an_export_at_other_sizes_gets_no_contract(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, shapes: object
+) -> None:
+    frozen = guarddiff.freeze(nn.Conv2d(3, 4, 1).eval(), IMAGE)
+    with caplog.at_level(logging.ERROR, "guarddiff"):
+        guarddiff.export(
+            frozen, (torch.randn(1, 3, 9, 12),), tmp_path / "frozen.onnx", dynamic_shapes=shapes, verbose=False
+        )
+    assert "no contract: " in caplog.text
+    with pytest.raises(guarddiff.ContractError, match="the model has no contract"):
+        guarddiff.read_contract(tmp_path / "frozen.onnx")
+
+
 def test_a_contract_that_can_not_be_written_fails_no_export(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

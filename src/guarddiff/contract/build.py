@@ -44,13 +44,14 @@ def contract_of(
 
     Raises:
         ContractError: The export raised, the model is wrong at the example's own sizes, evidence is missing, the
-            report belongs to another model, or a mapping is no JSON.
+            report belongs to another model, the example breaks one of ``conditions``, or a mapping is no JSON.
     """
     if report.error is not None:
         raise ContractError("no contract: the export raised, so there is no model that it could be about")
     counted = [finding for finding in report.findings if _counts(finding)]
     if any(finding.at_example for finding in counted):
         raise ContractError("no contract: the model is wrong at the example's own sizes already, see the report")
+    _fits(conditions, report)
     missing = tuple(f"{part.part}: {part.why}" for part in report.missing)
     held, unknown = _usable([*map(_condition, counted), *_lower_bounds(report), *conditions], report)
     missing += unknown
@@ -95,11 +96,25 @@ def _lower_bounds(report: ReportData) -> Iterator[Condition]:
                     yield Condition((guard.text,), because(guard.origin))
 
 
+def _fits(conditions: Sequence[Condition], report: ReportData) -> None:
+    """Raise where the example's sizes are none that the model is to be held to."""
+    sizes = _example_sizes(report)
+    for condition in conditions:
+        for guard in condition.guards:
+            if domain.holds(guard, sizes) is False:
+                told = f", because of {condition.because}" if condition.because else ""
+                raise ContractError(f"no contract: it was exported at sizes that break {guard}{told}")
+
+
+def _example_sizes(report: ReportData) -> dict[str, int]:
+    shapes = {spec.name: tuple(_example(spec)) for spec in report.inputs}
+    return dimension_sizes([dim for spec in report.inputs for dim in spec.dims], shapes)[0]
+
+
 def _usable(conditions: Sequence[Condition], report: ReportData) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
     """The conditions without guards that the example breaks itself (the model is right there, so they tell nothing)
     and without those that can't be evaluated, which are told."""
-    shapes = {spec.name: tuple(_example(spec)) for spec in report.inputs}
-    sizes, _ = dimension_sizes([dim for spec in report.inputs for dim in spec.dims], shapes)
+    sizes = _example_sizes(report)
     kept, unknown = [], []
     for condition in conditions:
         verdicts = {guard: domain.holds(guard, sizes) for guard in condition.guards}
