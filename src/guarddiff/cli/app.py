@@ -15,7 +15,7 @@ from guarddiff.cli import errors
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 """What writing to standard output says when it can't."""
-_COMMANDS = ("check", "run", "probe", "show", "diff", "sweep", "demo")
+_COMMANDS = ("check", "run", "probe", "show", "diff", "contract", "sweep", "demo")
 
 _HELP = """Find, prove and report sizes that an exported ONNX model silently fixed.
 
