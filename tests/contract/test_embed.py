@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import onnx
@@ -185,3 +186,30 @@ def test_a_failed_write_leaves_the_file_as_it_was(
         guarddiff.embed_contract(path, pooled.report)
     assert path.read_bytes() == content
     assert sorted(file.name for file in tmp_path.iterdir()) == ["model.onnx", "model.onnx.data"]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"location": "w", "offset": "abc"},
+        {"location": "w", "offset": "-1"},
+        {"location": "w", "length": "-5"},
+        {"location": "w", "length": ""},
+        {"location": "w", "length": "9" * 5000},
+        {"location": "loop"},
+        {"location": "pipe"},
+        {"location": "w\0"},
+        {},
+    ],
+)
+def test_hostile_places_of_weights_are_told_and_never_waited_for(tmp_path: Path, entries: dict[str, str]) -> None:
+    (tmp_path / "w").write_bytes(b"1234")
+    (tmp_path / "loop").symlink_to("loop")
+    os.mkfifo(tmp_path / "pipe")
+    tensor = onnx.TensorProto(name="w", data_type=1, dims=[1], data_location=onnx.TensorProto.EXTERNAL)
+    for key, value in entries.items():
+        tensor.external_data.add(key=key, value=value)
+    model = onnx.ModelProto(graph=onnx.GraphProto(initializer=[tensor]))
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(ContractError):
+        embed.fingerprint(tmp_path / "model.onnx")

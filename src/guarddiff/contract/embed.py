@@ -184,7 +184,17 @@ def _external(model: onnx.ModelProto) -> Iterator[tuple[str, int, int | None]]:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             entries = {entry.key: entry.value for entry in tensor.external_data}
             length = entries.get("length")
-            yield entries.get("location", ""), int(entries.get("offset", 0)), None if length is None else int(length)
+            yield (
+                entries.get("location", ""),
+                _number(entries.get("offset", "0")),
+                None if length is None else _number(length),
+            )
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise ContractError(f"not a readable ONNX model: external weights at {text[:40]!r}")
+    return int(text)
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
@@ -200,8 +210,14 @@ def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
 
 def _pieces(folder: Path, location: str, offset: int, length: int | None) -> Iterator[bytes]:
     target = folder / location
-    if not target.resolve().is_relative_to(folder.resolve()):
+    try:
+        inside, plain = target.resolve().is_relative_to(folder.resolve()), not target.exists() or target.is_file()
+    except (OSError, RuntimeError, ValueError) as err:  # a loop of links, a NUL
+        raise ContractError(f"weights can't be read from {location!r}: {err}") from None
+    if not inside:
         raise ContractError(f"weights outside the folder of the model are not read: {location}")
+    if not plain:  # a pipe would be waited for
+        raise ContractError(f"weights can't be read from {location!r}: it is no file")
     with open(target, "rb") as file:
         file.seek(offset)
         left = length
