@@ -70,6 +70,12 @@ def test_forms_of_dynamic_axes(spec: Spec, expected: list[Code]) -> None:
     assert codes(Request((X, Y), axes=spec)) == expected
 
 
+def test_no_entry_at_all_is_taken_by_torch_where_input_names_has_every_input() -> None:
+    assert codes(Request((X, Y), axes=Table(()))) == ["missing-input"]
+    assert codes(Request((X, Y), axes=Table(()), input_names=("x",))) == ["missing-input"]
+    assert codes(Request((X, Y), axes=Table(()), input_names=("x", "y"))) == []
+
+
 def test_names_of_outputs_are_no_inputs_of_torchs_count() -> None:
     asked = axes(out=at((0, N)), x=at((0, N)), y=at((0, H)))
     assert codes(Request((X, Y), axes=asked, output_names=("out",))) == []

@@ -164,7 +164,7 @@ def _by_position(reading: Reading, keys: list[str], found: list[Given]) -> None:
     by_keyword = [str(value.key) for value in ordered if value.keyword_only]
     inputs = [key for key in keys if key not in request.output_names]
     rest = [name for name in request.input_names if name not in keys]
-    if not keys or len(inputs) + len(rest) != len(leaves):
+    if len(inputs) + len(rest) != len(leaves):
         named = some(map(repr, inputs)) if inputs else "none"
         problem = f"torch wants an entry for each of the {len(leaves)} inputs in their order, and finds {named}"
         reading.tell("missing-input", "dynamic_axes", problem, "" if keys else "no dynamic_axes at all")
