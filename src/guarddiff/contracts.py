@@ -83,6 +83,11 @@ def keep_frozen(args: Sequence[Any], kwargs: Mapping[str, Any], report: ReportDa
     made or written is told in the log and never fails the export."""
     given = dict(zip(("model", "args", "f"), args)) | dict(kwargs)
     frozen, file = frozen_of(given.get("model")), given.get("f")
+    if frozen is None and any(map(frozen_of, getattr(given.get("model"), "modules", tuple)())):
+        say(
+            logging.WARNING,
+            "a part of the model is frozen, and the model is not: no contract is embedded; freeze it whole",
+        )
     if frozen is None or not isinstance(file, (str, os.PathLike)):
         return
     try:

@@ -141,6 +141,8 @@ class Pipeline:
 
     def _close(self, report: Report) -> None:
         report.environment = self._guarded("the environment", probe.versions, {})
+        if report.program is not None:
+            report.graph = self._guarded("the graph", partial(onnx_nodes.graph_digest, report.program), "")
         self._settle(report)
         self._write(report)
         self._settle(report)

@@ -41,6 +41,16 @@ def test_the_report_may_be_the_newest_one_or_a_file(pooled: Exported, tmp_path: 
     assert from_file == guarddiff.embed_contract(path, pooled.report)
 
 
+def test_a_link_stays_a_link(pooled: Exported, tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    path = pooled.copied_to(tmp_path / "store")
+    link = path.with_name("link.onnx")
+    link.symlink_to(path.name)
+    written = guarddiff.embed_contract(link, pooled.report)
+    assert link.is_symlink()
+    assert guarddiff.read_contract(path) == guarddiff.read_contract(link) == written
+
+
 def test_twice_gives_the_same(pooled: Exported, tmp_path: Path) -> None:
     path = pooled.copied_to(tmp_path)
     first = guarddiff.embed_contract(path, pooled.report, mark_nodes=True)

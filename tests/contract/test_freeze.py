@@ -61,6 +61,11 @@ def test_axes_may_stay_free() -> None:
         guarddiff.freeze(Fixed((2, 3)), IMAGE, free={"x": [4]})
 
 
+def test_a_frozen_module_is_not_frozen_again() -> None:
+    with pytest.raises(ValueError, match="frozen already"):
+        guarddiff.freeze(guarddiff.freeze(Fixed((2, 3)), IMAGE), IMAGE)
+
+
 class Nested(nn.Module):
     def forward(self, x: torch.Tensor, past: tuple[torch.Tensor, ...] = (), scale: float = 1.0) -> torch.Tensor:
         return x * scale + sum(past, start=torch.zeros(()))
@@ -121,6 +126,16 @@ def test_an_export_at_other_sizes_gets_no_contract(
     assert "no contract: " in caplog.text
     with pytest.raises(guarddiff.ContractError, match="the model has no contract"):
         guarddiff.read_contract(tmp_path / "frozen.onnx")
+
+
+def test_a_frozen_part_of_a_model_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "model.onnx"
+    model = nn.Sequential(guarddiff.freeze(nn.Conv2d(3, 4, 1), IMAGE), nn.ReLU()).eval()
+    with caplog.at_level(logging.WARNING, "guarddiff"):
+        guarddiff.export(model, (IMAGE,), path, verbose=False)
+    assert "a part of the model is frozen" in caplog.text
+    with pytest.raises(guarddiff.ContractError, match="has no contract"):
+        guarddiff.read_contract(path)
 
 
 def test_a_contract_that_can_not_be_written_fails_no_export(

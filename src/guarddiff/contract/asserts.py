@@ -66,6 +66,11 @@ def insert(model: onnx.ModelProto, contract: Contract) -> None:
     model.graph.initializer.extend(builder.constants)
 
 
+def added(node: onnx.NodeProto) -> bool:
+    """Whether ``insert`` made this node."""
+    return node.name.startswith((PREFIX, NAMED))
+
+
 def _conditions(contract: Contract) -> Iterator[tuple[str, str]]:
     """Text and name of each condition."""
     dims = [dim for spec in contract.inputs for dim in spec.dims]

@@ -118,10 +118,15 @@ def _usable(conditions: Sequence[Condition], report: ReportData) -> tuple[tuple[
     kept, unknown = [], []
     for condition in conditions:
         verdicts = {guard: domain.holds(guard, sizes) for guard in condition.guards}
-        unknown += [f"a guard that can't be evaluated: {guard}" for guard, holds in verdicts.items() if holds is None]
-        guards = tuple(guard for guard, holds in verdicts.items() if holds)
+        dark = [guard for guard, holds in verdicts.items() if holds is None]
+        unknown += [f"a guard that can't be evaluated: {guard}" for guard in dark]
+        guards = [guard for guard, holds in verdicts.items() if holds]
+        dims = condition.dims
+        if dark:  # at other sizes than the example's nothing is known
+            guards += [f"{dim.size} == {dim.example}" for dim in dims]
+            dims = tuple(held_to(dim, dim.example) for dim in dims)
         if guards:
-            kept.append(dataclasses.replace(condition, guards=guards))
+            kept.append(dataclasses.replace(condition, guards=tuple(dict.fromkeys(guards)), dims=dims))
     return tuple(kept), tuple(dict.fromkeys(unknown))
 
 
@@ -136,7 +141,7 @@ def because(origin: Origin | None, op: str = "") -> str:
     if origin is None:
         return ""
     parts = (origin.op or op).split(".")
-    operator = parts[1] if len(parts) == 3 else parts[0]
+    operator = parts[1] if len(parts) == 3 else "" if parts == ["unknown"] else parts[0]
     subject = origin.module_path or operator.lstrip("_")
     place = str(origin.source) if origin.source is not None else ""
     return " at ".join(part for part in (subject, place) if part)

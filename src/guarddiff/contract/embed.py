@@ -15,7 +15,7 @@ from guarddiff.contract import asserts, codec
 from guarddiff.contract.build import contract_of
 from guarddiff.contract.contract import Condition, Contract
 from guarddiff.contract.feeds import element_name
-from guarddiff.core import files
+from guarddiff.core import files, graph
 from guarddiff.core.dims import InputSpec
 from guarddiff.core.errors import ContractError
 from guarddiff.core.report import ReportData
@@ -79,6 +79,11 @@ def embed_contract(
         allow_incomplete=allow_incomplete,
         conditions=conditions,
     )
+    if report.graph and report.graph != _graph(model):
+        raise ContractError(
+            f"no contract: the report is about another model than '{file.name}', or the file was changed after the "
+            "export: give the report of its own export, guarddiff.report_of(program)"
+        )
     _remove_ours(model)
     if embed == "asserts":
         asserts.insert(model, contract)
@@ -87,7 +92,7 @@ def embed_contract(
         _mark(model, report)
     text = codec.dumps(contract)
     _set(model.metadata_props, KEY, text)
-    files.replace(file, model.SerializeToString(deterministic=True))
+    files.replace(file.resolve(), model.SerializeToString(deterministic=True))
     files.replace(beside(file), text.encode())
     return contract
 
@@ -204,8 +209,8 @@ def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
         for attribute in node.attribute:
             yield from (attribute.t, *attribute.tensors)
             graphs += [attribute.g, *attribute.graphs]
-    for graph in graphs:
-        yield from graph.initializer
+    for one in graphs:
+        yield from one.initializer
 
 
 def _pieces(folder: Path, location: str, offset: int, length: int | None) -> Iterator[bytes]:
@@ -243,6 +248,23 @@ def _inputs(model: onnx.ModelProto) -> Iterator[InputSpec]:
         kind = value.type.tensor_type
         shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in kind.shape.dim)
         yield InputSpec(value.name, element_name(kind.elem_type), shape)
+
+
+def _graph(model: onnx.ModelProto) -> str:
+    """``core.graph.digest`` of the model, without the asserts of a contract."""
+    nodes = [node for node in model.graph.node if not asserts.added(node)]
+    return graph.digest(
+        ((node.domain, node.op_type, _whole(node)) for node in nodes), [value.name for value in model.graph.output]
+    )
+
+
+def _whole(node: onnx.NodeProto) -> dict[str, tuple[int, ...]]:
+    kinds = onnx.AttributeProto
+    return {
+        attribute.name: (attribute.i,) if attribute.type == kinds.INT else tuple(attribute.ints)
+        for attribute in node.attribute
+        if attribute.type in (kinds.INT, kinds.INTS) and not attribute.ref_attr_name
+    }
 
 
 def _set(props: Any, key: str, value: str) -> None:

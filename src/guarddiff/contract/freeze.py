@@ -36,7 +36,8 @@ def freeze(
 
     The result shares parameters, buffers and submodules with ``module``, which stays as it is. Called with other sizes
     it raises ``ContractViolation`` before anything is computed. Exported by ``guarddiff.export`` to a file, the
-    contract with these sizes is embedded there (``guarddiff.read_contract``, ``guarddiff.CheckedSession``).
+    contract with these sizes is embedded there (``guarddiff.read_contract``, ``guarddiff.CheckedSession``). Sizes are
+    not looked at inside ``torch.compile`` and ``torch.export``, nor where ``forward`` is called directly.
 
     Args:
         module: The module, typically one whose code was rewritten for fixed sizes.
@@ -47,8 +48,10 @@ def freeze(
 
     Raises:
         TypeError: The inputs don't fit the module's ``forward``.
-        ValueError: ``free`` names an input or axis that is not there.
+        ValueError: The module is frozen already, or ``free`` names an input or axis that is not there.
     """
+    if frozen_of(module) is not None:
+        raise ValueError("this module is frozen already: freeze the module that it was made of")
     given = (args,) if isinstance(args, torch.Tensor) else tuple(args)
     shapes = _shapes(module, given, kwargs or {})
     held: dict[str, tuple[int | None, ...]] = {name: tuple(shape) for name, shape in shapes.items()}

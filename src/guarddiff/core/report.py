@@ -61,6 +61,8 @@ class ReportData:
         declarations: What is wrong with what was declared, or is read otherwise by torch: no findings, and no part of
             the status.
         repair: What ``repair=True`` did; None where it was not asked for, or where nothing was to be repaired.
+        graph: SHA-256 of what the ONNX graph is made of (nodes and whole numbers in them, names of outputs), which ties
+            the report to the file; empty where there is none.
         program: The ``torch.onnx.ONNXProgram``; None in a loaded report. Never serialized.
     """
 
@@ -77,6 +79,7 @@ class ReportData:
     tries: tuple[Try, ...] = ()
     declarations: tuple[Misdeclaration, ...] = ()
     repair: Repair | None = None
+    graph: str = ""
     program: Any = field(default=None, compare=False, repr=False, metadata=records.NOT_SAVED)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from guarddiff.core import graph
 from guarddiff.core.evidence import OnnxNodeInfo
 from guarddiff.core.origin import Origin
 from guarddiff.torch_bridge.origin import captured_name, module_path, node_chain, node_source
@@ -35,6 +36,24 @@ def read(program: Any, captured: Any) -> tuple[OnnxNodeInfo, ...]:
             OnnxNodeInfo(node.name or "", node.op_type, names, str(source) if source else None, attributes, constants)
         )
     return tuple(found)
+
+
+def graph_digest(program: Any) -> str:
+    """``core.graph.digest`` of the program's model."""
+    graph_ = program.model.graph
+    return graph.digest(
+        ((node.domain, node.op_type, _attributes(node)) for node in graph_),
+        [value.name or "" for value in graph_.outputs],
+    )
+
+
+def _attributes(node: Any) -> dict[str, tuple[int, ...]]:
+    found = {}
+    for name, attribute in node.attributes.items():
+        if attribute.type.name in ("INT", "INTS") and not attribute.is_ref():
+            value = attribute.value
+            found[name] = (int(value),) if attribute.type.name == "INT" else tuple(map(int, value))
+    return found
 
 
 def exits(exported: Any, captured: Any) -> dict[str, str]:
