@@ -167,19 +167,6 @@ def test_a_folder_that_can_not_be_written_is_one_line(tmp_path: Path) -> None:
     assert result.stderr.startswith("guarddiff: the page could not be written to") and result.stderr.count("\n") == 1
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "README.md"
-    path.write_text("old", encoding="utf-8")
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        results.replace(path, b"new")
-    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("README.md", b"old")]
-
-
 def test_compare_exit_codes(tmp_path: Path) -> None:
     old = made(tmp_path / "old")
     new = made(tmp_path / "new", torch="2.14.1")

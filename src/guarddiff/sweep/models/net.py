@@ -47,7 +47,8 @@ class Net:
         make: Makes the module; called after ``torch.manual_seed(0)``.
         inputs: All by position, or all by keyword.
         points: Sizes by name: the example's first, then those at which the exported model has to be right.
-        named: Whether the dynamic dimensions are declared by name; by ``Dim.AUTO`` otherwise.
+        named: Whether all dynamic dimensions are declared by name; otherwise those of several inputs are, as users do
+            who mean one size, and the rest by ``Dim.AUTO``.
         prepare: Whether weights are made anew, so that outputs depend on the inputs.
         gain: Factor of the weights of convolutions that are made anew.
     """
@@ -93,8 +94,14 @@ class Net:
         dims: dict[int, Any] = {}
         for place, axis in enumerate(one.axes):
             if isinstance(axis, str):
-                dims[place] = axis if self.named and axis.isidentifier() else torch.export.Dim.AUTO
+                by_name = axis.isidentifier() and (self.named or axis in self._shared())
+                dims[place] = axis if by_name else torch.export.Dim.AUTO
         return dims or None
+
+    def _shared(self) -> set[Size]:
+        """Names of axes that stand at several inputs."""
+        found = [axis for one in self.inputs for axis in set(one.axes)]
+        return {axis for axis in found if found.count(axis) > 1}
 
 
 @contextlib.contextmanager
