@@ -79,11 +79,7 @@ def embed_contract(
         allow_incomplete=allow_incomplete,
         conditions=conditions,
     )
-    if report.graph and report.graph != _graph(model):
-        raise ContractError(
-            f"no contract: the report is about another model than '{file.name}', or the file was changed after the "
-            "export: give the report of its own export, guarddiff.report_of(program)"
-        )
+    _same_export(report, model, file.name)
     _remove_ours(model)
     if embed == "asserts":
         asserts.insert(model, contract)
@@ -95,6 +91,15 @@ def embed_contract(
     files.replace(file.resolve(), model.SerializeToString(deterministic=True))
     files.replace(beside(file), text.encode())
     return contract
+
+
+def _same_export(report: ReportData, model: onnx.ModelProto, name: str) -> None:
+    """Raise where the report is known to be about another model than the file."""
+    if report.graph and report.graph != _graph(model):
+        raise ContractError(
+            f"no contract: the report is about another model than '{name}', or the file was changed after the "
+            "export: give the report of its own export, guarddiff.report_of(program)"
+        )
 
 
 def read_contract(path: str | os.PathLike[str] | bytes, *, trust: bool = False) -> Contract:
