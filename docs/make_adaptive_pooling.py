@@ -17,7 +17,7 @@ import logging
 import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -253,6 +253,48 @@ def page(found: dict[str, Found], repeats: int) -> str:
     versions = ", ".join(
         f"{name} {importlib.metadata.version(name)}" for name in ("torch", "onnxscript", "onnxruntime")
     )
+    return f"""# Ways to write adaptive average pooling
+
+Written by `python docs/make_adaptive_pooling.py --repeats {repeats}` ({versions}), which
+measures every figure.
+
+Adaptive pooling from `n` cells to `m` takes windows from floor(i·n/m) to ceil((i+1)·n/m). torch exports it
+right for the example's sizes alone, so it is often replaced. What the replacements give:
+
+{values_table(found)}
+
+Sizes tried: {sizes(RUN_AT)}. *Right* means equal to the same code in eager PyTorch, which is another thing
+for the ways that are not equal to adaptive pooling. Errors are absolute, for normal random values.
+
+## Speed
+
+Milliseconds in ONNX Runtime on one thread (median of {repeats}, processor time), 64 channels; in brackets
+against the fixed kernel. All but the repair are exported for that one size.
+
+{speed_table(found)}
+
+## What is said of them, and is not so
+
+{lines("- " + claim for claim in claims(found))}
+
+## Which to take
+
+- Any size: the repair, or windows by index in the model's own code where the table above shows it right.
+- One size, or sizes of which `m` is a divisor: a fixed kernel, with the sizes written down as a
+  [contract](contracts.md) and the change proved by `guarddiff.compare_modules`.
+- A few sizes: [static variants](static-variants.md).
+"""
+
+
+def lines(rows: Iterable[str]) -> str:
+    return "\n".join(rows)
+
+
+def row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def values_table(found: dict[str, Found]) -> str:
     heads = (
         "way",
         "code",
@@ -260,52 +302,23 @@ def page(found: dict[str, Found], repeats: int) -> str:
         "largest error otherwise",
         f"exported dynamic at {times(EXPORTED_AT)} to 7×5, right at",
     )
-    lines = [
-        "# Ways to write adaptive average pooling",
-        "",
-        f"Written by `python docs/make_adaptive_pooling.py --repeats {repeats}` ({versions}), which "
-        "measures every figure.",
-        "",
-        "Adaptive pooling from `n` cells to `m` takes windows from floor(i·n/m) to ceil((i+1)·n/m). torch exports it",
-        "right for the example's sizes alone, so it is often replaced. What the replacements give:",
-        "",
-        f"| {' | '.join(heads)} |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for way in WAYS:
         one = found[way.name]
-        worst = f"{one.worst:.2g}, from {one.worst_at[0]} to {one.worst_at[1]}" if one.worst else "none"
+        worst = f"{one.worst:.2g}, {pair(one.worst_at)}" if one.worst else "none"
         right = one.export or f"{sizes(one.right) or 'none'} ({len(one.right)} of {len(RUN_AT)})"
-        lines.append(f"| {way.name} | `{way.code}` | {where_equal(one)} | {worst} | {right} |")
-    lines += [
-        "",
-        f"Sizes tried: {sizes(RUN_AT)}. *Right* means equal to the same code in eager PyTorch, which is another thing "
-        "for the ways that are not equal to adaptive pooling. Errors are absolute, for normal random values.",
-        "",
-        "## Speed",
-        "",
-        f"Milliseconds in ONNX Runtime on one thread (median of {repeats}, processor time), 64 channels; in brackets "
-        "against the fixed kernel. All but the repair are exported for that one size.",
-        "",
-        "| way | " + " | ".join(f"{n}² to {m}²" for n, m in SPEED) + " |",
-        "|---|" + "---|" * len(SPEED),
-    ]
+        rows.append(row((way.name, f"`{way.code}`", where_equal(one), worst, right)))
+    return lines((row(heads), "|---|---|---|---|---|", *rows))
+
+
+def speed_table(found: dict[str, Found]) -> str:
+    heads = ("way", *(f"{n}² to {m}²" for n, m in SPEED))
     base = found["fixed kernel"].milliseconds
+    rows = []
     for way in WAYS:
         own = found[way.name].milliseconds
-        cells = [f"{own[pair]:.2f} ({own[pair] / base[pair]:.2f})" for pair in SPEED]
-        lines.append(f"| {way.name} | " + " | ".join(cells) + " |")
-    lines += ["", "## What is said of them, and is not so", "", *(f"- {claim}" for claim in claims(found)), ""]
-    lines += [
-        "## Which to take",
-        "",
-        "- Any size: the repair, or windows by index in the model's own code where the table above shows it right.",
-        "- One size, or sizes of which `m` is a divisor: a fixed kernel, with the sizes written down as a "
-        "[contract](contracts.md) and the change proved by `guarddiff.compare_modules`.",
-        "- A few sizes: [static variants](static-variants.md).",
-        "",
-    ]
-    return "\n".join(lines)
+        rows.append(row((way.name, *(f"{own[size]:.2f} ({own[size] / base[size]:.2f})" for size in SPEED))))
+    return lines((row(heads), "|---|" + "---|" * len(SPEED), *rows))
 
 
 def main() -> None:

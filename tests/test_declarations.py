@@ -72,6 +72,26 @@ def test_torchs_own_error_goes_first_where_warnings_are_errors() -> None:
             guarddiff.check(Image(), IMAGE, dynamic_axes={"a": {0: "n"}, "b": {0: "n"}}, verbose=False)
 
 
+def test_with_the_torchscript_exporter_the_export_has_ended_where_warnings_are_errors() -> None:
+    with guarddiff.watch(), warnings.catch_warnings():
+        warnings.simplefilter("error", guarddiff.DeclarationWarning)
+        axes = {"imges": {0: "n"}}
+        with pytest.raises(guarddiff.DeclarationWarning, match="imges"):
+            guarddiff.export(Image(), IMAGE, io.BytesIO(), dynamic_axes=axes, input_names=["images"], dynamo=False)
+    report = guarddiff.last_report()
+    assert report is not None and [one.code for one in report.declarations] == ["unknown-input"]
+
+
+def test_a_warning_that_can_not_be_put_into_words_fails_no_export(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> str:
+        raise LookupError("no words")
+
+    monkeypatch.setattr("guarddiff.render.text.declaration_text", broken)
+    report, found, error = checked(WRONG["axes: misspelt input"])
+    assert error is None and report.program is not None
+    assert [str(one.message) for one in found] == ["'imges' names no input and no output: the inputs are 'images'"]
+
+
 @pytest.mark.parametrize(("on_finding", "expected"), [("ignore", 0), ("raise", 1)])
 def test_what_is_to_be_done_with_findings(on_finding: str, expected: int) -> None:
     report, found, error = checked(WRONG["axes: one name, two sizes"], on_finding=on_finding, replay="off")

@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import torch
+
 from guarddiff.contract.build import held_to
 from guarddiff.contract.contract import Condition, Contract
 from guarddiff.contract.freeze import Frozen, frozen_of
@@ -81,21 +83,24 @@ def embed_contract(
 def keep_frozen(args: Sequence[Any], kwargs: Mapping[str, Any], report: ReportData) -> None:
     """Embed the contract where a module that ``guarddiff.freeze`` made was exported to a file. A contract that can't be
     made or written is told in the log and never fails the export."""
-    given = dict(zip(("model", "args", "f"), args)) | dict(kwargs)
-    frozen, file = frozen_of(given.get("model")), given.get("f")
-    if frozen is None and any(map(frozen_of, getattr(given.get("model"), "modules", tuple)())):
+    try:
+        _keep_frozen(dict(zip(("model", "args", "f"), args)) | dict(kwargs), report)
+    except Exception as error:
+        say(logging.ERROR, "guarddiff could not embed the contract of the frozen module", error)
+
+
+def _keep_frozen(given: Mapping[str, Any], report: ReportData) -> None:
+    model, file = given.get("model"), given.get("f")
+    frozen = frozen_of(model)
+    if frozen is None and isinstance(model, torch.nn.Module) and any(map(frozen_of, model.modules())):
         say(
             logging.WARNING,
             "a part of the model is frozen, and the model is not: no contract is embedded; freeze it whole",
         )
-    if frozen is None or not isinstance(file, (str, os.PathLike)):
-        return
-    try:
+    if frozen is not None and isinstance(file, (str, os.PathLike)):
         from guarddiff.contract import embed as embedding
 
         embedding.embed_contract(file, report, conditions=_conditions(frozen, report, given))
-    except Exception as error:
-        say(logging.ERROR, "guarddiff could not embed the contract of the frozen module", error)
 
 
 def _conditions(frozen: Frozen, report: ReportData, given: Mapping[str, Any]) -> tuple[Condition, ...]:

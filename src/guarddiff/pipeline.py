@@ -173,7 +173,8 @@ class Pipeline:
         """The warning of each declaration that is very probably a mistake."""
         from guarddiff.render import text
 
-        return [text.declaration_text(one) for one in self.declarations() if one.warns]
+        loud = [one for one in self.declarations() if one.warns]
+        return [self._guarded("a warning", partial(text.declaration_text, one), one.problem) for one in loud]
 
     def _report(self) -> Report:
         recording = self.recording

@@ -142,9 +142,9 @@ def run(
     is asked for both where ``call`` raises before there is a program; None there lets the error through."""
     ended = _begin()
     told: set[str] = set()
-    if pipeline.torchscript:  # torch aborts the process for some wrong declarations
-        _warn_of_declarations(pipeline, told)
     try:
+        if pipeline.torchscript:  # torch aborts the process for some wrong declarations
+            _warn_of_declarations(pipeline, told)
         with hooks.recording(pipeline.recording):
             program = call()
         report = pipeline.finish()

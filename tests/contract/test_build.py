@@ -53,6 +53,15 @@ def test_a_finding_without_guards_holds_its_dimensions_to_the_example(pooled: Ex
     assert contract.admits({"images": (5, 3, 6, 6)})
 
 
+def test_a_finding_that_names_nothing_is_missing_evidence(pooled: Exported) -> None:
+    finding = dataclasses.replace(
+        pooled.report.findings[0], dims=(), guards=(), counterexample=None, verdict="unconfirmed", reason="no runtime"
+    )
+    with pytest.raises(ContractError, match="a finding that names no dimension: aten.*: no runtime"):
+        contract_of(changed(pooled, findings=(finding,)))
+    assert contract_of(changed(pooled, findings=(finding,)), allow_incomplete=True).missing
+
+
 def test_lower_bounds_of_the_stages_belong_to_it(pooled: Exported) -> None:
     change = Change("capture", (Guard("batch >= 1", "guard"), Guard("u0 >= 2", "guard", unbacked=True)), "lower")
     contract = contract_of(changed(pooled, changes=(change,)))

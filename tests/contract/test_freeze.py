@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import guarddiff
+from guarddiff import contracts
 
 
 class Fixed(nn.Module):
@@ -136,6 +138,16 @@ def test_a_frozen_part_of_a_model_is_told(tmp_path: Path, caplog: pytest.LogCapt
     assert "a part of the model is frozen" in caplog.text
     with pytest.raises(guarddiff.ContractError, match="has no contract"):
         guarddiff.read_contract(path)
+
+
+def test_a_model_that_answers_wrongly_fails_no_export(caplog: pytest.LogCaptureFixture) -> None:
+    class Odd(nn.Conv2d):
+        def modules(self) -> Iterator[nn.Module]:
+            raise RuntimeError("not now")
+
+    with caplog.at_level(logging.ERROR, "guarddiff"):
+        contracts.keep_frozen((Odd(3, 4, 1), (IMAGE,), "m.onnx"), {}, guarddiff.Report())
+    assert "could not embed the contract of the frozen module" in caplog.text
 
 
 def test_a_contract_that_can_not_be_written_fails_no_export(

@@ -53,6 +53,7 @@ def contract_of(
         raise ContractError("no contract: the model is wrong at the example's own sizes already, see the report")
     _fits(conditions, report)
     missing = tuple(f"{part.part}: {part.why}" for part in report.missing)
+    missing += tuple(f"a finding that names no dimension: {f.op}: {f.reason}" for f in counted if not f.dims)
     held, unknown = _usable([*map(_condition, counted), *_lower_bounds(report), *conditions], report)
     missing += unknown
     if missing and not allow_incomplete:

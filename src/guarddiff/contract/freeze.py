@@ -74,7 +74,7 @@ def freeze(
 
 def frozen_of(module: Any) -> Frozen | None:
     """What a module is held to; None for one that ``freeze`` did not make."""
-    found = getattr(module, _MARK, None)
+    found = getattr(module, "__dict__", {}).get(_MARK)  # the module's own attributes are not asked
     return found if isinstance(found, Frozen) else None
 
 
