@@ -21,7 +21,7 @@ from guarddiff.core.finding import Finding
 from guarddiff.core.report import Missing
 from guarddiff.replay import prove, search
 from guarddiff.replay.inputs import Example
-from guarddiff.torch_bridge import intent, replaying
+from guarddiff.torch_bridge import declarations, intent, replaying
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,11 @@ def call_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call | None:
     given = dict(zip(("model", "args", "f"), args)) | dict(kwargs)
     if given.get("dynamo", True) is not False or isinstance(given.get("model"), torch.export.ExportedProgram):
         return None
-    example = given.get("args", ())
-    example = (example,) if isinstance(example, torch.Tensor) else tuple(example)
-    named = dict(given.get("kwargs") or {})
-    if not named and example and isinstance(example[-1], dict):
-        example, named = example[:-1], dict(example[-1])
+    example, named = declarations.split(given.get("args", ()), given.get("kwargs"))
     return Call(
         given.get("model"),
         example,
-        named,
+        dict(named),
         given.get("f"),
         copy.deepcopy(given.get("dynamic_axes")),
         given.get("input_names"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import onnx
 
-from guarddiff.contract import asserts, codec
+from guarddiff.contract import asserts, codec, external
 from guarddiff.contract.build import contract_of
 from guarddiff.contract.contract import Condition, Contract
 from guarddiff.contract.feeds import element_name
@@ -28,7 +28,6 @@ NODE_KEY = "guarddiff.finding"
 
 SUFFIX = ".contract.json"
 _OURS = "guarddiff."
-_PIECE = 1 << 20
 
 
 def embed_contract(
@@ -180,65 +179,15 @@ def _hash(model: onnx.ModelProto, folder: Path | None) -> str:
     """The hash of a model, from which guarddiff's own metadata is removed on the way."""
     _remove_ours(model)
     digest = hashlib.sha256(model.SerializeToString(deterministic=True))
-    for place in dict.fromkeys(_external(model)):
+    places = map(external.place, (*external.constants(model), *external.initializers(model)))
+    for place in dict.fromkeys(places):
+        if place is None:
+            continue
         if folder is None:
             raise ContractError("the model has external weights: give its path, not its bytes")
-        for piece in _pieces(folder, *place):
+        for piece in external.pieces(folder, place):
             digest.update(piece)
     return digest.hexdigest()
-
-
-def _external(model: onnx.ModelProto) -> Iterator[tuple[str, int, int | None]]:
-    """File, offset and length (None: to the end) of every tensor that is kept outside."""
-    for tensor in _tensors(model):
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            entries = {entry.key: entry.value for entry in tensor.external_data}
-            length = entries.get("length")
-            yield (
-                entries.get("location", ""),
-                _number(entries.get("offset", "0")),
-                None if length is None else _number(length),
-            )
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise ContractError(f"not a readable ONNX model: external weights at {text[:40]!r}")
-    return int(text)
-
-
-def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Initializers and constants of the graph, of its subgraphs and of the model's own functions."""
-    graphs = [model.graph]
-    for node in _nodes(model):
-        for attribute in node.attribute:
-            yield from (attribute.t, *attribute.tensors)
-            graphs += [attribute.g, *attribute.graphs]
-    for one in graphs:
-        yield from one.initializer
-
-
-def _pieces(folder: Path, location: str, offset: int, length: int | None) -> Iterator[bytes]:
-    target = folder / location
-    try:
-        inside, plain = target.resolve().is_relative_to(folder.resolve()), not target.exists() or target.is_file()
-    except (OSError, RuntimeError, ValueError) as err:  # a loop of links, a NUL
-        raise ContractError(f"weights can't be read from {location!r}: {err}") from None
-    if not inside:
-        raise ContractError(f"weights outside the folder of the model are not read: {location}")
-    if not plain:  # a pipe would be waited for
-        raise ContractError(f"weights can't be read from {location!r}: it is no file")
-    with open(target, "rb") as file:
-        file.seek(offset)
-        left = length
-        while left is None or left > 0:
-            piece = file.read(_PIECE if left is None else min(_PIECE, left))
-            if not piece:
-                if left:
-                    raise ContractError(f"the weights in {location} are torn: {left} bytes are missing")
-                return
-            left = None if left is None else left - len(piece)
-            yield piece
 
 
 # --- metadata -------------------------------------------------------------------------------------------
@@ -282,7 +231,7 @@ def _set(props: Any, key: str, value: str) -> None:
 
 
 def _remove_ours(model: onnx.ModelProto) -> None:
-    for props in (model.metadata_props, *(node.metadata_props for node in _nodes(model))):
+    for props in (model.metadata_props, *(node.metadata_props for node in external.nodes(model))):
         kept = [prop for prop in props if not prop.key.startswith(_OURS)]
         if len(kept) != len(props):
             copies = [(prop.key, prop.value) for prop in kept]
@@ -291,22 +240,12 @@ def _remove_ours(model: onnx.ModelProto) -> None:
                 _set(props, key, value)
 
 
-def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """Every node of the graph, of its subgraphs and of the model's own functions."""
-    waiting: list[Iterable[onnx.NodeProto]] = [model.graph.node, *(function.node for function in model.functions)]
-    while waiting:
-        for node in waiting.pop():
-            yield node
-            for attribute in node.attribute:
-                waiting += [graph.node for graph in (attribute.g, *attribute.graphs) if graph.node]
-
-
 def _mark(model: onnx.ModelProto, report: ReportData) -> None:
     told: dict[str, list[str]] = {}
     for finding in report.findings:
         sizes = ", ".join(f"{dim.place}: {dim.admitted}" for dim in finding.dims if dim.admitted is not None)
         for node in finding.onnx_nodes:
             told.setdefault(node.name, []).append(f"{finding.verdict}: {node.where}; right only for {sizes or '?'}")
-    for node in _nodes(model):
+    for node in external.nodes(model):
         if node.name in told:
             _set(node.metadata_props, NODE_KEY, "\n".join(told[node.name]))

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from guarddiff.contract import tensors
+from guarddiff.core.calling import by_parameter
 
 _SEED = 0
 _Named = dict[str, torch.Tensor | None]
@@ -177,7 +178,7 @@ def _run(
     """Outputs, gradients of the inputs, and gradients of the shared parameters."""
     copied = copy.deepcopy(module).to(dtype)
     given_args, given_kwargs = tensors.mapped((tuple(args), dict(kwargs)), lambda tensor: _leaf(tensor, dtype))
-    arguments = tensors.bound(copied, given_args, given_kwargs)
+    arguments = by_parameter(copied.forward, given_args, given_kwargs)
     leaves = {name: tensor for key in arguments for name, tensor in tensors.named(arguments[key], key)}
     leaves = {name: tensor for name, tensor in leaves.items() if tensor.requires_grad}
     parameters = dict(copied.named_parameters())
@@ -278,7 +279,7 @@ def _in_onnx_runtime(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(buffer.getvalue(), options, providers=["CPUExecutionProvider"])
-    arguments = tensors.bound(copied, args, kwargs)
+    arguments = by_parameter(copied.forward, args, kwargs)
     given = [tensor for key in arguments for _, tensor in tensors.named(arguments[key], key)]
     names = [value.name for value in session.get_inputs()]
     if len(given) != len(names):

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from guarddiff.contract import tensors
+from guarddiff.core.calling import by_parameter
 from guarddiff.core.errors import ContractViolation
 
 _Module = TypeVar("_Module", bound=nn.Module)
@@ -79,7 +80,7 @@ def frozen_of(module: Any) -> Frozen | None:
 
 
 def _shapes(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    given = tensors.bound(module, args, kwargs)
+    given = by_parameter(module.forward, args, kwargs)
     return {name: tuple(tensor.shape) for value in given for name, tensor in tensors.named(given[value], value)}
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -40,15 +39,3 @@ def mapped(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
         fields = {field.name: mapped(getattr(value, field.name), change) for field in dataclasses.fields(value)}
         return dataclasses.replace(value, **fields)
     return value
-
-
-def bound(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """What is given to a module, by the names of its parameters; raises TypeError where it does not fit them."""
-    signature = inspect.signature(module.forward)
-    given: dict[str, Any] = {}
-    for name, value in signature.bind(*args, **kwargs).arguments.items():
-        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            given.update(value)
-        else:
-            given[name] = value
-    return given

@@ -12,12 +12,12 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
 
-from guarddiff.core.errors import ContractError
+from guarddiff.contract import external
+from guarddiff.contract.external import Place
 
 SMALL = 1024
 """Tensors of fewer bytes stay in the model."""
@@ -26,16 +26,6 @@ PAGE = 4096
 
 _LARGE = 64 * 1024
 _DENSE = 64
-_PIECE = 1 << 20
-
-
-@dataclass(frozen=True)
-class Place:
-    """Bytes of a file."""
-
-    file: str
-    offset: int
-    length: int
 
 
 class SharedWeights:
@@ -48,12 +38,11 @@ class SharedWeights:
 
     def learn(self, model: onnx.ModelProto) -> None:
         """Take over what a model of this folder, which was shared before, keeps outside."""
-        for tensor in _initializers(model):
-            if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                place = _place(tensor, self._folder)
-                if place not in self._read:
-                    self._read.add(place)
-                    self._places.setdefault(_digest(_pieces(self._folder, place)), place)
+        for tensor in external.initializers(model, functions=False):
+            place = external.place(tensor)
+            if place is not None and place not in self._read:
+                self._read.add(place)
+                self._places.setdefault(_digest(external.pieces(self._folder, place)), place)
 
     def share(self, model: onnx.ModelProto, source: Path) -> tuple[str, ...]:
         """Let ``model``, whose own external files are in the folder ``source``, point to the shared files.
@@ -61,9 +50,10 @@ class SharedWeights:
         Returns the names of those that it needs; one that it brings itself comes last. Never holds more than one
         tensor in memory. Raises ContractError for torn files, OSError.
         """
+        # Of the model's own functions ONNX Runtime reads no external weights.
         found: list[tuple[onnx.TensorProto, str]] = []
         missing: dict[str, tuple[onnx.TensorProto, int]] = {}
-        for tensor in _initializers(model):
+        for tensor in external.initializers(model, functions=False):
             length = _length(tensor, source)
             if length is None:
                 continue
@@ -74,7 +64,7 @@ class SharedWeights:
             found.append((tensor, digest))
             if digest not in self._places:
                 missing[digest] = (tensor, length)
-        for tensor in _constants(model):
+        for tensor in external.constants(model):
             _keep_inside(tensor, source)
         self._write(missing, source)
         for tensor, digest in found:
@@ -116,61 +106,17 @@ class SharedWeights:
             self._places[digest] = Place(name, offsets[digest], length)
 
 
-def _initializers(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """Those of the graph and of its subgraphs: what ONNX Runtime reads from external files."""
-    graphs = [model.graph]
-    while graphs:
-        graph = graphs.pop()
-        yield from graph.initializer
-        graphs += [inner for attribute in _attributes(graph.node) for inner in (attribute.g, *attribute.graphs)]
-
-
-def _constants(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
-    """The tensors in nodes."""
-    waiting = [model.graph.node, *(function.node for function in model.functions)]
-    while waiting:
-        for attribute in _attributes(waiting.pop()):
-            yield from (attribute.t, *attribute.tensors)
-            waiting += [inner.node for inner in (attribute.g, *attribute.graphs)]
-
-
-def _attributes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.AttributeProto]:
-    for node in nodes:
-        yield from node.attribute
-
-
 def _length(tensor: onnx.TensorProto, folder: Path) -> int | None:
     """How many bytes a tensor has; None for one that is kept as numbers or texts in the model."""
-    if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        return _place(tensor, folder).length
+    place = external.place(tensor)
+    if place is not None:
+        return external.length(folder, place)
     return len(tensor.raw_data) if tensor.HasField("raw_data") else None
 
 
-def _place(tensor: onnx.TensorProto, folder: Path) -> Place:
-    entries = {entry.key: entry.value for entry in tensor.external_data}
-    file, offset = entries.get("location", ""), int(entries.get("offset", 0))
-    if not (folder / file).resolve().is_relative_to(folder.resolve()):
-        raise ContractError(f"weights outside the folder of the model are not read: {file}")
-    length = entries.get("length")
-    return Place(file, offset, int(length) if length is not None else (folder / file).stat().st_size - offset)
-
-
 def _content(tensor: onnx.TensorProto, folder: Path) -> Iterator[bytes]:
-    if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        return _pieces(folder, _place(tensor, folder))
-    return iter((tensor.raw_data,))
-
-
-def _pieces(folder: Path, place: Place) -> Iterator[bytes]:
-    with open(folder / place.file, "rb") as file:
-        file.seek(place.offset)
-        left = place.length
-        while left > 0:
-            piece = file.read(min(_PIECE, left))
-            if not piece:
-                raise ContractError(f"the weights in {place.file} are torn: {left} bytes are missing")
-            left -= len(piece)
-            yield piece
+    place = external.place(tensor)
+    return iter((tensor.raw_data,)) if place is None else external.pieces(folder, place)
 
 
 def _digest(pieces: Iterable[bytes]) -> str:

@@ -6,7 +6,6 @@ negative axis). What is read here is compared later with what the exported input
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import torch
 from torch.export import Dim
 
+from guarddiff.core.calling import by_parameter
 from guarddiff.core.dims import Declared
 from guarddiff.core.domain import SizeRange
 from guarddiff.torch_bridge import probe
@@ -57,17 +57,9 @@ def bind(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> d
     Arguments that do not fit the signature give positional names, so that torch is the one to complain.
     """
     try:
-        signature = inspect.signature(getattr(model, "forward", model))
-        bound = signature.bind(*args, **(kwargs or {})).arguments
+        return by_parameter(getattr(model, "forward", model), args, kwargs or {})
     except (TypeError, ValueError):
         return {**{f"arg{i}": value for i, value in enumerate(args)}, **(kwargs or {})}
-    flat: dict[str, Any] = {}
-    for name, value in bound.items():
-        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            flat.update(value)
-        else:
-            flat[name] = value
-    return flat
 
 
 def leaves_of(arguments: Mapping[str, Any]) -> list[Leaf]:

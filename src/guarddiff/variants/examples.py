@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from guarddiff.contract import tensors
+from guarddiff.core.calling import by_parameter
 from guarddiff.replay.inputs import TooLarge, resized
 
 Shape = tuple[int, ...]
@@ -78,7 +79,7 @@ def _example(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any]) -> Ex
     given = (args,) if isinstance(args, torch.Tensor) else args
     if not isinstance(given, (tuple, list)):
         raise TypeError(f"example inputs have to be a tuple, or one tensor, not {type(args).__name__}")
-    bound = tensors.bound(model, given, kwargs)
+    bound = by_parameter(model.forward, given, kwargs)
     named = {name: tensor for key in bound for name, tensor in tensors.named(bound[key], key)}
     if not named:
         raise ValueError("the model has no tensor among its example inputs, so there are no sizes")
@@ -131,7 +132,7 @@ def _at(model: torch.nn.Module, example: Example, wanted: Mapping[str, Shape]) -
         return tagged[-1]
 
     args, kwargs = tensors.mapped((example.args, example.kwargs), tag)
-    bound = tensors.bound(model, args, kwargs)
+    bound = by_parameter(model.forward, args, kwargs)
     order = [tensor for key in bound for _, tensor in tensors.named(bound[key], key)]
     by_place = {id(tensor): new for tensor, new in zip(order, made)}
     args, kwargs = tensors.mapped((args, kwargs), lambda tensor: by_place[id(tensor)])
