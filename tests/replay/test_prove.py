@@ -167,6 +167,14 @@ def test_a_size_that_capture_put_into_the_operator_is_not_proved_by_the_operator
     assert finding.verdict == "harmless"  # the pooling by itself, to 4×3×5, is wrong at 8×6×10; the model is right
 
 
+def test_nor_is_what_capture_computed_from_a_size() -> None:
+    pool = nn.AdaptiveMaxPool3d((None, None, None))
+    shapes = ({2: Dim.AUTO},)
+    finding = only(check(lambda x: pool(x[:, :, : x.shape[2] // 2]), (torch.randn(1, 2, 8, 3, 5),), shapes))
+    assert finding.stage == "capture" and finding.dims[0].example == 8
+    assert finding.verdict == "harmless"
+
+
 def test_inherent() -> None:
     report = check(nn.Conv2d(3, 4, 3), (torch.randn(1, 3, 8, 8),), ({1: Dim.AUTO, 2: "h"},))
     (finding,) = report.findings

@@ -14,6 +14,7 @@ from torch import nn
 
 from guarddiff.contract import tensors
 from guarddiff.core.calling import by_parameter
+from guarddiff.core.errors import first_line
 
 _SEED = 0
 _Named = dict[str, torch.Tensor | None]
@@ -131,12 +132,12 @@ def compare_modules(
     try:
         wanted = _run(original, given, named, dtype, shared)
     except Exception as err:
-        raise ValueError(f"the original module rejects these inputs: {_told(err)}") from err
+        raise ValueError(f"the original module rejects these inputs: {first_line(err)}") from err
     told = str(dtype).removeprefix("torch.")
     try:
         found = _run(adapted, given, named, dtype, shared)
     except Exception as err:
-        return Equivalence(told, unshared=unshared, error=f"the adapted module rejects these inputs: {_told(err)}")
+        return Equivalence(told, unshared=unshared, error=f"the adapted module rejects these inputs: {first_line(err)}")
     parts = (tuple(_differences(want, have)) for want, have in zip(wanted, found))
     outputs, by_input, by_parameter = parts
     result = Equivalence(told, outputs, by_input, by_parameter, unshared=unshared)
@@ -146,14 +147,9 @@ def compare_modules(
     try:
         values = _in_onnx_runtime(adapted, given, named)
     except Exception as err:
-        return replace(result, onnx_dtype=name, error=f"the adapted module could not be exported: {_told(err)}")
+        return replace(result, onnx_dtype=name, error=f"the adapted module could not be exported: {first_line(err)}")
     got: _Named = dict(zip(wanted[0], values)) if len(values) == len(wanted[0]) else {}
     return replace(result, onnx=tuple(_differences(wanted[0], got)), onnx_dtype=name)
-
-
-def _told(error: Exception) -> str:
-    text = f"{type(error).__name__}: {error}".split("\n", 1)[0]
-    return text if len(text) <= 300 else text[:299] + "…"
 
 
 def _floating(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.dtype:

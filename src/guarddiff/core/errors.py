@@ -1,4 +1,4 @@
-"""Exceptions and warnings that users may catch."""
+"""Exceptions and warnings that users may catch, and how one is told in a line."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from guarddiff.core.report import ReportData
+
+
+def first_line(error: BaseException, most: int = 300) -> str:
+    """Type and first line of an exception, cut to ``most`` characters: for who made the call, not for a file."""
+    text = f"{type(error).__name__}: {error}".strip().split("\n", 1)[0]
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 class GuarddiffError(Exception):

@@ -302,6 +302,14 @@ def variables(text: str) -> frozenset[str]:
         return frozenset()
 
 
+def constants(text: str) -> frozenset[int]:
+    """The whole numbers in ``text``; none where it can't be read."""
+    try:
+        return parse(text).constants
+    except GuardTextError:
+        return frozenset()
+
+
 def conjuncts(text: str) -> list[str]:
     """The guards that ``text`` joins by "and", each by itself. Raises GuardTextError as ``parse`` does."""
     parse(text)

@@ -1,4 +1,5 @@
-"""What may go into a report: no home folder, no user name, no value of the environment."""
+"""What may go into a report: no home folder, no user name, no folder of the installation, no value of the
+environment."""
 
 from __future__ import annotations
 
@@ -6,12 +7,15 @@ import os
 import re
 
 _HOMES = re.compile(r"(/home|/Users|[A-Za-z]:\\Users)[/\\][^/\\\s'\"]+")
+_INSTALLED = re.compile(r"[^\s'\"()]*site-packages[/\\]")
 _SHORTEST = 8
 """Shorter values of the environment are words that any text may hold."""
 
 
 def scrub(text: str) -> str:
-    """The text with home folders as ``~`` and values of environment variables as ``…``."""
+    """The text with home folders as ``~``, files of installed packages by the package (``torch/nn/functional.py``), and
+    values of environment variables as ``…``."""
+    text = _INSTALLED.sub("", text)
     home = os.path.expanduser("~").rstrip(os.sep)
     if len(home) > 1:
         text = text.replace(home, "~")

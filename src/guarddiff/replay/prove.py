@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 
+from guarddiff.core import guard_text
 from guarddiff.core.dims import Dimension
 from guarddiff.core.domain import SizeRange
 from guarddiff.core.finding import Counterexample, Finding
@@ -194,12 +195,13 @@ class Prover:
             return None
 
     def _holds_sizes(self, finding: Finding) -> bool:
-        """Whether the captured operator has a number of its own that is one of the finding's sizes: capture may have
-        put it in place of the size, and then the operator by itself is not what the model does at others."""
+        """Whether the captured operator has a number of its own that is a size of the finding or stands in its guards
+        (``h // 2 == 4``): capture may have put it in place of what the model computes from a size, and then the
+        operator by itself is not what the model does at others."""
         node = next((node for node in self.tools.captured.graph.nodes if node.name == finding.origin.node), None)
-        numbers = {dim.example for dim in finding.dims if dim.example > 1}
+        numbers = {dim.example for dim in finding.dims}.union(*map(guard_text.constants, finding.guards))
         leaves = self.tools.flatten((node.args, dict(node.kwargs))) if node is not None else ()
-        return any(type(leaf) is int and leaf in numbers for leaf in leaves)
+        return any(type(leaf) is int and leaf > 1 and leaf in numbers for leaf in leaves)
 
     def _try_operator(self, finding: Finding, runner: _Operator, points: Sequence[Point]) -> Finding | None:
         for point in points:

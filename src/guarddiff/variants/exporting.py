@@ -16,7 +16,7 @@ import torch
 
 from guarddiff.contract import manifest
 from guarddiff.contract.manifest import Manifest, sizes_text
-from guarddiff.core.errors import ContractError
+from guarddiff.core.errors import ContractError, first_line
 from guarddiff.torch_bridge import probe
 from guarddiff.variants import pool, progress, request
 from guarddiff.variants.examples import Example, Size, examples
@@ -193,9 +193,7 @@ def _failure(failed: Mapping[str, Exception], wanted: int) -> ContractError:
 
 
 def _line(error: Exception) -> str:
-    text = str(error).strip().split("\n", 1)[0]
-    text = text if isinstance(error, ContractError) else f"{type(error).__name__}: {text}"
-    return text if len(text) <= 400 else text[:399] + "…"
+    return str(error).strip() if isinstance(error, ContractError) else first_line(error, 400)
 
 
 def _name(model: torch.nn.Module, example: Example, key: str) -> str:

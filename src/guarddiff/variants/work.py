@@ -16,7 +16,7 @@ import torch
 
 from guarddiff import api
 from guarddiff.core import codec, quiet
-from guarddiff.core.errors import ContractError
+from guarddiff.core.errors import ContractError, first_line
 
 MODEL = "model.pt"
 INPUTS = "inputs.pt"
@@ -71,12 +71,12 @@ def in_process(staging: str, name: str) -> Answer:
         model, keywords = _loaded(str(Path(staging) / MODEL))
         args, kwargs = torch.load(str(folder / INPUTS), weights_only=False)
     except Exception as err:
-        return Answer(error=_line(err), trace=traceback.format_exc(), unloaded=True)
+        return Answer(error=first_line(err), trace=traceback.format_exc(), unloaded=True)
     try:
         with quiet.quiet():
             return Answer(export(model, args, kwargs, folder, keywords[name]))
     except Exception as err:
-        return Answer(error=_line(err), trace=traceback.format_exc())
+        return Answer(error=first_line(err), trace=traceback.format_exc())
 
 
 def _loaded(path: str) -> Any:
@@ -84,8 +84,3 @@ def _loaded(path: str) -> Any:
     if path not in _held:
         _held[path] = torch.load(path, weights_only=False, mmap=True)
     return _held[path]
-
-
-def _line(error: BaseException) -> str:
-    text = f"{type(error).__name__}: {error}".strip().split("\n", 1)[0]
-    return text if len(text) <= 300 else text[:299] + "…"

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from guarddiff.core.privacy import scrub
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('File "/opt/venv/lib/python3.11/site-packages/torch/nn/rnn.py", line 3', 'File "torch/nn/rnn.py", line 3'),
+        ("(0x7f in /srv/v/lib/python3.11/site-packages/torch/lib/libc10.so)", "(0x7f in torch/lib/libc10.so)"),
+        (r"C:\Users\ann\v\Lib\site-packages\timm\layers.py:7", r"timm\layers.py:7"),
+        ("site-packages are packages", "site-packages are packages"),
+        ("/home/ann/project/net.py and /Users/bob/x", "~/project/net.py and ~/x"),
+    ],
+)
+def test_folders_that_tell_of_the_machine(text: str, expected: str) -> None:
+    assert scrub(text) == expected
+
+
+def test_the_own_home_and_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TOKEN", "a-long-secret")
+    monkeypatch.setenv("SHORT", "short")
+    assert scrub(f"{tmp_path}/net.py: a-long-secret, short") == "~/net.py: …, short"
