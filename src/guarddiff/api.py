@@ -7,13 +7,14 @@ import itertools
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from guarddiff import contracts, rescuing, watching
+from guarddiff import contracts, rescuing, safety, watching
 from guarddiff.options import OnFinding, Options, Replay, ReportTo
-from guarddiff.pipeline import Pipeline, last_report, report_of
+from guarddiff.pipeline import Pipeline, last_report, report_of, unguarded
 from guarddiff.report import Report
 from guarddiff.watching import install, uninstall, watch
 
@@ -60,7 +61,7 @@ def export(
         SpecializationError: With ``on_finding="raise"``, carrying the report.
         TypeError, ValueError: For a wrong value of a keyword named above.
     """
-    return _run(Options(on_finding, replay, repair, report_to), args, kwargs)[1]
+    return _run(Options(on_finding, replay, repair, report_to), args, kwargs).program
 
 
 def check(
@@ -149,23 +150,35 @@ def _size(name: Any, size: Any) -> int:
     return number
 
 
-def _run(
-    options: Options, args: tuple[Any, ...], kwargs: dict[str, Any], checked: bool = False
-) -> tuple[Pipeline, Any, Report]:
-    call = watching.legacy_call(args, kwargs)
-    pipeline = Pipeline(options, call)
-    otherwise: watching.Otherwise | None = None
-    if options.repair and call is None:
-        otherwise = functools.partial(rescuing.rescue, args, kwargs, options)
-    export = functools.partial(torch.onnx.export, *args, **kwargs)
-    program, report = watching.run(pipeline, export, checked=checked, otherwise=otherwise)
-    contracts.keep_frozen(args, kwargs, report)
-    return pipeline, program, report
+@dataclass(frozen=True)
+class _Exported:
+    """What came of one call: the program, its report, and what is wrong with the sizes that the user named."""
+
+    program: Any
+    report: Report
+    wrong_sizes: str = ""
+
+
+def _run(options: Options, args: tuple[Any, ...], kwargs: dict[str, Any], checked: bool = False) -> _Exported:
+    def guarded(export: safety.Made) -> _Exported:
+        call = watching.legacy_call(args, kwargs)
+        pipeline = Pipeline(options, call)
+        otherwise: watching.Otherwise | None = None
+        if options.repair and call is None:
+            otherwise = functools.partial(rescuing.rescue, args, kwargs, options)
+        program, report = watching.run(pipeline, export, checked=checked, otherwise=otherwise)
+        contracts.keep_frozen(args, kwargs, report)
+        return _Exported(program, report, pipeline.wrong_sizes)
+
+    def instead(program: Any, fault: Exception) -> _Exported:
+        return _Exported(program, unguarded(program, kwargs.get("model", args[0] if args else None), fault))
+
+    return safety.unharmed(functools.partial(torch.onnx.export, *args, **kwargs), guarded, instead)
 
 
 def _check(options: Options, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Report:
-    pipeline, program, report = _run(options, args, kwargs, checked=True)
-    if pipeline.wrong_sizes:
-        raise ValueError(pipeline.wrong_sizes)
-    report.program = program
-    return report
+    exported = _run(options, args, kwargs, checked=True)
+    if exported.wrong_sizes:
+        raise ValueError(exported.wrong_sizes)
+    exported.report.program = exported.program
+    return exported.report

@@ -118,8 +118,13 @@ class Pipeline:
 
     def _on_program(self, recording: Recording) -> Any:
         """The program that is to be returned and written in place of torch's; None for torch's own."""
-        del recording
-        self.finish()
+        try:
+            self.finish()
+        except SpecializationError:
+            raise
+        except Exception as error:
+            recording.failed("the report", error)
+            return None
         return self._instead
 
     def _repair(self, report: Report) -> None:
@@ -261,6 +266,15 @@ def _remember(report: Report) -> None:
     _last.report = (kept, weakref.ref(program) if program is not None else None)
     if program is not None:
         _reports[program] = kept
+
+
+def unguarded(program: Any, model: Any, fault: Exception) -> Report:
+    """The report of an export that guarddiff failed to guard, kept for ``report_of`` and ``last_report``."""
+    why = scrub(f"{type(fault).__name__}: {str(fault)[:300]}")
+    missing = (Missing("the report", why),)
+    report = Report(model=type(model).__name__, program=program, status="incomplete", missing=missing)
+    _remember(report)
+    return report
 
 
 def report_of(program: Any) -> Report:

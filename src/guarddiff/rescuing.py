@@ -18,6 +18,7 @@ from guarddiff.pipeline import Pipeline
 from guarddiff.repair import capture, registry
 from guarddiff.replay import another
 from guarddiff.report import Report
+from guarddiff.safety import TorchsOwn
 from guarddiff.torch_bridge import assertions, hooks
 
 
@@ -46,7 +47,7 @@ def rescue(
             program = torch.onnx.export(*args, **again)
     except Exception as failed:
         if accepted:  # it was right, and could not be written
-            raise
+            raise TorchsOwn(failed) from failed
         say(logging.DEBUG, f"the export with repairs failed too ({type(failed).__name__})")
         return None
     tries = pipeline.finish().tries

@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
-from guarddiff import legacy
+from guarddiff import legacy, safety
 from guarddiff.core.errors import DeclarationWarning, SpecializationError, SpecializationWarning
 from guarddiff.core.log import say
 from guarddiff.options import OnFinding, Options, Replay, ReportTo
-from guarddiff.pipeline import Pipeline
+from guarddiff.pipeline import Pipeline, unguarded
 from guarddiff.report import Report
 from guarddiff.torch_bridge import hooks, watching
 
@@ -58,8 +58,15 @@ class _Watch(watching.Watcher):
         self.begun = begun
 
     def _guard(self, call: Callable[[], Any], arguments: watching.Arguments | None) -> Any:
-        pipeline = Pipeline(self._options, legacy_call(*arguments) if arguments is not None else None)
-        return run(pipeline, call)[0]
+        def guarded(made: safety.Made) -> Any:
+            pipeline = Pipeline(self._options, legacy_call(*arguments) if arguments is not None else None)
+            return run(pipeline, made)[0]
+
+        def instead(program: Any, fault: Exception) -> Any:
+            unguarded(program, None, fault)
+            return program
+
+        return safety.unharmed(call, guarded, instead)
 
 
 @contextlib.contextmanager

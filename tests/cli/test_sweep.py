@@ -31,13 +31,13 @@ Say = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cases and workers without torch, in this process."""
-    monkeypatch.setattr(sources, "cases", lambda group: cases(*NAMES[:4]) if group == "ops" else [])
+    monkeypatch.setattr(sources, "cases", lambda group, _=None: cases(*NAMES[:4]) if group == "ops" else [])
     monkeypatch.setattr(worker, "ROOM", ROOM)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 def test_a_package_that_is_missing_is_named(say: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(group: str) -> list[Any]:
+    def missing(group: str, _: Any = None) -> list[Any]:
         raise ImportError('no expecttest: pip install "guarddiff[sweep]"')
 
     monkeypatch.setattr(sources, "cases", missing)
@@ -182,7 +182,7 @@ def one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "guarddiff.sweep.measure", measure)
     monkeypatch.setattr("guarddiff.sweep.measure", measure, raising=False)
     known = {case.key: case for case in cases(*NAMES)}
-    monkeypatch.setattr(sources, "cases", lambda group: list(known.values()))
+    monkeypatch.setattr(sources, "cases", lambda group, _=None: list(known.values()))
     monkeypatch.setattr(sources, "case", lambda key: known[key])
     monkeypatch.setattr(worker, "torch_room", lambda: lambda key: Outcome(key, "wrong shape", "capture", seconds=2.0))
 
@@ -301,3 +301,22 @@ def test_progress_on_a_terminal_is_a_bar(monkeypatch: pytest.MonkeyPatch, capsys
     assert "2/9" in shown
     assert "4 min left" in shown
     assert "1 ok, 1 crashed" in shown
+
+
+@pytest.mark.parametrize(
+    ("glob", "families"),
+    [
+        ("ops/kron/0", {"kron"}),
+        ("kron/0", {"kron"}),
+        ("ops/kr*", {"kron"}),
+        ("*kron*", {"kron"}),
+        ("ops/[kl]*/1", {"kron", "linalg.inv"}),
+        ("ops/linalg.inv/[0-9]", {"linalg.inv"}),
+        ("linalg.*", {"linalg.inv"}),
+    ],
+)
+def test_operators_that_no_pattern_can_mean_are_not_made(glob: str, families: set[str]) -> None:
+    known = ("kron", "linalg.inv", "add")
+    some = {family for family in known if commands._may_match("ops", family, glob)}
+    assert families <= some
+    assert "add" not in some or glob.startswith("*")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from guarddiff.core import privacy
 from guarddiff.core.privacy import scrub
 
 
@@ -14,6 +15,7 @@ from guarddiff.core.privacy import scrub
         ("(0x7f in /srv/v/lib/python3.11/site-packages/torch/lib/libc10.so)", "(0x7f in torch/lib/libc10.so)"),
         (r"C:\Users\ann\v\Lib\site-packages\timm\layers.py:7", r"timm\layers.py:7"),
         ("site-packages are packages", "site-packages are packages"),
+        (f'File "{privacy.__file__}", line 3', 'File "guarddiff/core/privacy.py", line 3'),
         ("/home/ann/project/net.py and /Users/bob/x", "~/project/net.py and ~/x"),
     ],
 )

@@ -177,22 +177,37 @@ def _cores() -> int:
 
 def _chosen(group: Group, only: Sequence[str]) -> list[Case]:
     """The cases that match. Raises Wrong where none does."""
+    if only:
+        some = _listed(group, lambda family: any(_may_match(group, family, glob) for glob in only))
+        found = [case for case in some if any(_matches(case, glob) for glob in only)]
+        if found:
+            return found
+    cases = _listed(group)
+    if not cases:
+        why = ": none of torchvision, timm and transformers is installed" if group == "models" else ""
+        raise Wrong(f"{group} has no case here{why}")
+    if only:
+        raise Wrong(f"no case of {group} matches {' or '.join(map(repr, only))}{_near(cases, only[0])}")
+    return cases
+
+
+def _listed(group: Group, wanted: Callable[[str], bool] | None = None) -> list[Case]:
+    """The cases of the families that are wanted, None of all. Raises Wrong where what lists them can't be loaded."""
     from guarddiff.sweep import sources
 
     with progress.stdout_kept(), progress.waiting(f"looking up the cases of {group}"):
         try:
-            cases = sources.cases(group)
+            return sources.cases(group, wanted)
         except ImportError as error:
             raise Wrong(str(error)) from error
-    if not cases:
-        why = ": none of torchvision, timm and transformers is installed" if group == "models" else ""
-        raise Wrong(f"{group} has no case here{why}")
-    if not only:
-        return cases
-    found = [case for case in cases if any(_matches(case, glob) for glob in only)]
-    if not found:
-        raise Wrong(f"no case of {group} matches {' or '.join(map(repr, only))}{_near(cases, only[0])}")
-    return found
+
+
+def _may_match(group: Group, family: str, glob: str) -> bool:
+    """Whether the glob may match a case of this family, whatever the case's name is: what stands before the name is
+    matched by a beginning of the glob."""
+    beginnings = [glob[:end] for end in range(len(glob) + 1)]
+    names = f"{group}/{family}/", f"{family}/"
+    return glob.startswith(names) or any(fnmatch.fnmatchcase(name, part) for name in names for part in beginnings)
 
 
 def _matches(case: Case, glob: str) -> bool:

@@ -8,14 +8,15 @@ import re
 
 _HOMES = re.compile(r"(/home|/Users|[A-Za-z]:\\Users)[/\\][^/\\\s'\"]+")
 _INSTALLED = re.compile(r"[^\s'\"()]*site-packages[/\\]")
+_OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "guarddiff")
 _SHORTEST = 8
 """Shorter values of the environment are words that any text may hold."""
 
 
 def scrub(text: str) -> str:
-    """The text with home folders as ``~``, files of installed packages by the package (``torch/nn/functional.py``), and
-    values of environment variables as ``…``."""
-    text = _INSTALLED.sub("", text)
+    """The text with home folders as ``~``, files of installed packages and guarddiff's own by the package
+    (``torch/nn/functional.py``), and values of environment variables as ``…``."""
+    text = _INSTALLED.sub("", text).replace(_OWN + os.sep, "guarddiff" + os.sep)
     home = os.path.expanduser("~").rstrip(os.sep)
     if len(home) > 1:
         text = text.replace(home, "~")

@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -45,9 +46,14 @@ _OF_A_GPU = "jiterator_"
 _SETTINGS = (bool, str, type(None), torch.dtype, torch.layout, torch.memory_format)
 
 
-def cases() -> list[Case]:
-    """A few cases per operator, in the database's order. Operators without a tensor that has dimensions have none."""
-    return [_case(name, number) for name in operators.names() if not _left_out(name) for number, _ in _chosen(name)]
+def cases(wanted: Callable[[str], bool] | None = None) -> list[Case]:
+    """A few cases per operator, in the database's order. Operators without a tensor that has dimensions have none.
+
+    ``wanted``: which operators, by their names; None all. The database makes its samples where it is asked for them.
+    """
+    names = [name for name in operators.names() if not _left_out(name) and (wanted is None or wanted(name))]
+    with ThreadPoolExecutor(1) as short:  # the database looks at the whole stack each time, which is short in a thread
+        return short.submit(lambda: [_case(name, number) for name in names for number, _ in _chosen(name)]).result()
 
 
 def case(key: str) -> Case:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -14,10 +15,16 @@ _ROOMS: dict[Group, str] = {
 }
 
 
-def cases(group: Group) -> list[Case]:
-    """All cases of a group, in a fixed order. For ``models`` those of the packages that are installed."""
+def cases(group: Group, wanted: Callable[[str], bool] | None = None) -> list[Case]:
+    """The cases of a group, in a fixed order. For ``models`` those of the packages that are installed.
+
+    ``wanted``: which families, by their names; None all. Of ``ops`` the others need not be made then.
+    """
+    if group == "ops":
+        operators: list[Case] = _room(group).cases(wanted)
+        return operators
     found: list[Case] = _room(group).cases()
-    return found
+    return [case for case in found if wanted is None or wanted(case.family)]
 
 
 def case(key: str) -> Case:

@@ -22,6 +22,7 @@ import torch.fx.traceback
 
 from guarddiff.core.origin import Origin, SourceLine
 from guarddiff.core.own_models import own_model_files
+from guarddiff.torch_bridge import probe
 from guarddiff.torch_bridge.calls import number_function
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -271,7 +272,8 @@ def _read_operator(moment: Moment, frame: FrameType) -> None:
     name = frame.f_code.co_name
     if name in _CALLS and frame.f_code.co_filename.endswith(_CALLS[name]):
         called = frame.f_locals.get("self" if name == "__call__" else "func")
-        if isinstance(called, torch._ops.OpOverload):
+        kind = probe.OPERATOR.find()
+        if kind is not None and isinstance(called, kind):
             moment.op = str(called)
     elif name == "__torch_function__":
         function = frame.f_locals.get("func")
@@ -290,8 +292,8 @@ def _read_interpreter_frame(moment: Moment, frame: FrameType) -> None:
 
 def _read_tracing_context(moment: Moment) -> None:
     """Strict capture: the user's code is traced, not run; dynamo keeps its stack."""
-    context = torch._guards.TracingContext
-    if context.try_get() is None:
+    context = probe.TRACING.find()
+    if context is None or context.try_get() is None:
         return
     for entry in reversed(context.extract_stack()):
         if is_user_file(entry.filename):

@@ -32,6 +32,13 @@ class PrivateName:
         holder, last = self.owner()
         return getattr(holder, last)
 
+    def find(self) -> Any:
+        """The object itself; None when it isn't there, which ``missing_names`` tells of."""
+        try:
+            return self.get()
+        except Exception:
+            return None
+
 
 _EXPORTER = "torch.onnx._internal.exporter."
 
@@ -48,6 +55,8 @@ DETECT_FAKE_MODE = PrivateName("torch._guards", "detect_fake_mode", "the ShapeEn
 PRINTER = PrivateName("torch.utils._sympy.printers", "PythonPrinter", "guards as text")
 FAKE_MODE = PrivateName("torch._subclasses.fake_tensor", "FakeTensorMode", "cheap checks of what eager PyTorch accepts")
 PYTREE = PrivateName("torch.utils._pytree", "tree_flatten_with_path", "nested inputs")
+OPERATOR = PrivateName("torch._ops", "OpOverload", "operators of guards that capture added")
+TRACING = PrivateName("torch._guards", "TracingContext", "source lines of guards that a strict capture added")
 
 NAMES: tuple[PrivateName, ...] = (
     LOG_GUARD,
@@ -61,6 +70,8 @@ NAMES: tuple[PrivateName, ...] = (
     PRINTER,
     FAKE_MODE,
     PYTREE,
+    OPERATOR,
+    TRACING,
 )
 
 PROBED = ("2.13", "2.14", "2.15")

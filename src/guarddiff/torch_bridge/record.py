@@ -118,11 +118,21 @@ def _nothing(recording: Recording, *_: Any) -> None:
     del recording
 
 
+def _given(
+    name: PrivateName, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """The arguments by name. Raises TypeError where they are not those of the versions that are known."""
+    given = dict(zip(names, args)) | kwargs
+    if not callable(given.get("model")):
+        raise TypeError(f"{name.path} was called with no model that is known here")
+    return given
+
+
 def _before_compat(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if not recording._asked:
         recording._asked = True
         recording.asked = dict(kwargs)
-        given = dict(zip(("model", "args"), args)) | kwargs
+        given = _given(probe.EXPORT_COMPAT, ("model", "args"), args, kwargs)
         recording.model = given.get("model")
         recording.args = tuple(given.get("args") or ())
         recording.kwargs = dict(given.get("kwargs") or {})
@@ -130,8 +140,8 @@ def _before_compat(recording: Recording, args: tuple[Any, ...], kwargs: dict[str
 
 
 def _before_core(recording: Recording, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    given = dict(zip(("model", "args", "kwargs"), args)) | kwargs
     recording.stage = "capture"
+    given = _given(probe.CORE_EXPORT, ("model", "args", "kwargs"), args, kwargs)
     recording.core_call = (args, kwargs)
     recording.model = given.get("model")
     recording.args = tuple(given.get("args") or ())

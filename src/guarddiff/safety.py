@@ -1,0 +1,77 @@
+"""An error of guarddiff's never fails an export: torch's own result, or its own error, is what the caller gets."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from guarddiff.core.errors import SpecializationError
+from guarddiff.core.log import say
+from guarddiff.torch_bridge import hooks
+
+_Given = TypeVar("_Given")
+_MEANT = (SpecializationError, Warning)
+"""What the user asked for: ``on_finding="raise"``, and warnings that are errors."""
+
+
+class Made:
+    """A call of torch's exporter, to be made once.
+
+    Attributes:
+        done: Whether it returned.
+        value: What it returned.
+        error: What it raised; None where it did not, or was not made.
+    """
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self.done = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def __call__(self) -> Any:
+        try:
+            self.value = self._call()
+        except BaseException as error:
+            self.error = error
+            raise
+        self.done = True
+        return self.value
+
+
+class TorchsOwn(Exception):
+    """Carries an error of another call of torch's exporter through guarddiff to the caller."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def unharmed(
+    export: Callable[[], Any], guarded: Callable[[Made], _Given], instead: Callable[[Any, Exception], _Given]
+) -> _Given:
+    """What ``guarded`` gives of the call. Where it fails by a fault of ours: what ``instead`` gives of torch's own
+    result and of the fault, which is logged; the call is made then if it was not made yet. Raises what torch raises,
+    and what the user asked for."""
+    made = Made(export)
+    try:
+        return guarded(made)
+    except _MEANT:
+        raise
+    except TorchsOwn as passed:
+        raise passed.error from None
+    except Exception as error:
+        if error is made.error:
+            raise
+        fault = error
+    say(logging.ERROR, "guarddiff failed: what the export gives is torch's own", fault)
+    if made.error is not None:
+        raise made.error
+    return instead(made.value if made.done else _alone(export), fault)
+
+
+def _alone(export: Callable[[], Any]) -> Any:
+    """The call, with nobody watching: a watch that failed would fail again at each of the exporter's steps."""
+    with hooks.recording(None):
+        return export()
