@@ -184,6 +184,33 @@ def test_inherent() -> None:
     assert report.status == "clean"
 
 
+class Patches(nn.Module):
+    """Pictures of up to four pixels a side give one patch, which the second convolution refuses, as it does others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 4, 3, stride=4, padding=1)
+        self.norm = nn.LayerNorm(4)
+        self.second = nn.Conv2d(4, 4, 8, stride=8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x)
+        n, c, h, w = y.shape
+        tokens = self.norm(y.flatten(2).transpose(1, 2))
+        again = tokens.permute(0, 2, 1).reshape(n, c, h, w)
+        reduced = self.second(again).reshape(n, c, -1).permute(0, 2, 1)
+        return tokens.sum(1, keepdim=True) + (reduced * 2 if reduced.shape[1] > 1 else reduced + reduced)
+
+
+def test_sizes_that_break_guards_of_others_that_do_no_harm_tell_of_the_finding_itself() -> None:
+    report = check(Patches().eval(), (torch.randn(2, 3, 64, 64),), (dict.fromkeys((2, 3), Dim.AUTO),))
+    (one_patch,) = [f for f in report.findings if f.origin.source is not None and "again =" in f.origin.source.text]
+    assert one_patch.verdict == "inherent"
+    assert "Kernel size can't be greater than actual input size" in one_patch.reason
+    assert {finding.verdict for finding in report.findings} <= {"inherent", "harmless"}
+    assert report.status == "clean"
+
+
 # --- unconfirmed ----------------------------------------------------------------------------------------
 
 

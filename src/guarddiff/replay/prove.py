@@ -87,11 +87,19 @@ class Prover:
         """The findings with verdict, reason and counterexample."""
         proved = list(findings)
         for alone in (True, False):  # operators by themselves first: what is proved there is not laid at another's door
-            for index, finding in enumerate(findings):
-                if proved[index].verdict != "confirmed":
-                    others = [other for place, other in enumerate(proved) if place != index]
-                    proved[index] = self._tried(finding, others, alone) or proved[index]
+            self._round(findings, proved, alone, lambda found: found.verdict != "confirmed")
+        if not all(finding.warns for finding in proved):  # what breaks their guards too tells of a finding all the same
+            self._round(findings, proved, False, lambda found: found.verdict == "unconfirmed")
         return proved
+
+    def _round(
+        self, findings: Sequence[Finding], proved: list[Finding], alone: bool, wanted: Callable[[Finding], bool]
+    ) -> None:
+        """Try the findings that are wanted, beside what is known of the others by then."""
+        for index, finding in enumerate(findings):
+            if wanted(proved[index]):
+                others = [other for place, other in enumerate(proved) if place != index]
+                proved[index] = self._tried(finding, others, alone) or proved[index]
 
     def _tried(self, finding: Finding, others: Sequence[Finding], alone: bool) -> Finding | None:
         others = [sizes.holding(other, self.sizes) for other in others]
@@ -262,7 +270,8 @@ class Prover:
         found = self._differing(finding, findings, points, tried)
         if found is None and any(outcome.state == "agrees" for _, outcome in tried):
             found = self._differing(finding, findings, self._left(finding, findings, tried), tried)
-        alone = any(sizes.keeps_others(p, finding, findings) for p in points)
+        doubtful = [other for other in findings if other.warns]
+        alone = any(sizes.keeps_others(p, finding, doubtful) for p in points)
         return found or verdicts.without_difference(finding, [outcome for _, outcome in tried], alone)
 
     def _left(

@@ -118,9 +118,7 @@ def _nothing(recording: Recording, *_: Any) -> None:
     del recording
 
 
-def _given(
-    name: PrivateName, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> dict[str, Any]:
+def _given(name: PrivateName, names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments by name. Raises TypeError where they are not those of the versions that are known."""
     given = dict(zip(names, args)) | kwargs
     if not callable(given.get("model")):
