@@ -145,8 +145,10 @@ def export(scenario: Scenario, plain: bool) -> dict[str, Any]:
             threading.settrace(None)  # type: ignore[arg-type]
         found["fired"] = stopped
         after = {**state.of_process(), **state.of_model(model, args)}
-        found["changed"] = [one for one in state.changed(before, after) if one != "files of the folder"]
-        found["file"] = identical.digest(Path("m.onnx").read_bytes()) if Path("m.onnx").exists() else None
+        ours = ("files of the folder", "trace")  # the model and the reports, and what makes the fault
+        found["changed"] = [one for one in state.changed(before, after) if one not in ours]
+        for part, name in (("file", "m.onnx"), ("weights", "m.onnx.data")):
+            found[part] = identical.digest(Path(name).read_bytes()) if Path(name).exists() else None
         found["files"] = sorted(str(path) for path in Path().rglob("*") if path.is_file())
         found["torn"] = [name for name in found["files"] if not _whole(name)]
         if hasattr(program, "model_proto"):
@@ -207,7 +209,7 @@ def judged(found: dict[str, Any], plain: dict[str, Any], sound: dict[str, Any], 
         if found["error"] is None or not found["error"].startswith("KeyboardInterrupt"):
             wrong.append(f"the interrupt was lost: {found['error']}")
     else:
-        for part in ("error", "memory", "file"):
+        for part in ("error", "memory", "file", "weights"):
             expected = plain[part] if sound[part] == plain[part] else sound[part]  # a repaired model is not torch's
             if found[part] not in (expected, plain[part]):
                 wrong.append(f"{part}: {str(found[part])[:200]}")
@@ -231,6 +233,8 @@ def _whole(name: str) -> bool:
         if name.endswith(".onnx"):
             onnx.checker.check_model(name)
             return True
+        if name == "m.onnx.data":
+            return Path("m.onnx").exists()
         if name.endswith(".json"):
             json.loads(Path(name).read_text(encoding="utf-8"))
             return True
