@@ -573,6 +573,7 @@ def test_a_folder_that_cannot_be_written_fails_no_export(tmp_path: Path, caplog:
     assert report.paths == ()
     (logged,) = [r.getMessage() for r in caplog.records if r.name == "guarddiff"]
     assert logged.startswith("the report could not be written to '")
+    assert logged.endswith("': it is a file, or lies below one, and no folder")
     assert (tmp_path / "taken").read_text() == "a file in the way"
 
 

@@ -167,7 +167,9 @@ def _run(options: Options, args: tuple[Any, ...], kwargs: dict[str, Any], checke
         if options.repair and call is None:
             otherwise = functools.partial(rescuing.rescue, args, kwargs, options)
         program, report = watching.run(pipeline, export, checked=checked, otherwise=otherwise)
-        contracts.keep_frozen(args, kwargs, report)
+        lost = contracts.keep_frozen(args, kwargs, report)
+        if lost:
+            pipeline.without_contract(report, lost)
         return _Exported(program, report, pipeline.wrong_sizes)
 
     def instead(program: Any, fault: Exception) -> _Exported:

@@ -12,8 +12,8 @@ import torch
 from guarddiff.contract.build import held_to
 from guarddiff.contract.contract import Condition, Contract
 from guarddiff.contract.freeze import Frozen, frozen_of
-from guarddiff.core.errors import ContractError
-from guarddiff.core.log import say
+from guarddiff.core.errors import ContractError, first_line
+from guarddiff.core.log import say, warn_unwritten
 from guarddiff.core.report import ReportData
 from guarddiff.pipeline import last_report
 from guarddiff.report import load_report
@@ -80,23 +80,25 @@ def embed_contract(
     )
 
 
-def keep_frozen(args: Sequence[Any], kwargs: Mapping[str, Any], report: ReportData) -> None:
+def keep_frozen(args: Sequence[Any], kwargs: Mapping[str, Any], report: ReportData) -> str:
     """Embed the contract where a module that ``guarddiff.freeze`` made was exported to a file. A contract that can't be
-    made or written is told in the log and never fails the export."""
+    made or written is warned of and never fails the export; the reason is returned, empty where there is none."""
+    given = dict(zip(("model", "args", "f"), args)) | dict(kwargs)
     try:
-        _keep_frozen(dict(zip(("model", "args", "f"), args)) | dict(kwargs), report)
+        _keep_frozen(given, report)
     except Exception as error:
-        say(logging.ERROR, "guarddiff could not embed the contract of the frozen module", error)
+        why = f"{given.get('f')} holds no contract of the frozen module: {first_line(error)}"
+        say(logging.ERROR, why, error)
+        warn_unwritten(why)
+        return why
+    return ""
 
 
 def _keep_frozen(given: Mapping[str, Any], report: ReportData) -> None:
     model, file = given.get("model"), given.get("f")
     frozen = frozen_of(model)
     if frozen is None and isinstance(model, torch.nn.Module) and any(map(frozen_of, model.modules())):
-        say(
-            logging.WARNING,
-            "a part of the model is frozen, and the model is not: no contract is embedded; freeze it whole",
-        )
+        warn_unwritten("a part of the model is frozen, and the model is not: no contract is embedded; freeze it whole")
     if frozen is not None and isinstance(file, (str, os.PathLike)):
         from guarddiff.contract import embed as embedding
 

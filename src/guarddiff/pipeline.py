@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 from guarddiff import legacy, proving, repairing
 from guarddiff.analysis import attribute, constants, declarations, notes
 from guarddiff.core.declaration import Misdeclaration, Request
-from guarddiff.core.errors import ReportWriteError, SpecializationError
+from guarddiff.core.errors import ReportWriteError, SpecializationError, first_line
 from guarddiff.core.finding import Finding
 from guarddiff.core.log import say
 from guarddiff.core.privacy import scrub
 from guarddiff.core.proof import Repair
-from guarddiff.core.report import Missing, overall
+from guarddiff.core.report import FROZEN_CONTRACT, WRITTEN_REPORT, Missing, overall
 from guarddiff.options import Options
 from guarddiff.replay import search
 from guarddiff.replay.run import told
@@ -39,8 +39,9 @@ class Pipeline:
     """Turns one recorded call of the exporter into a report.
 
     ``recording`` is given to the hooks; ``call`` is what went to the TorchScript exporter, None for the other one.
-    ``job`` is what was proved, None before. ``finish`` makes the report; it is called when torch has made the program
-    and before the model file is written, or after an export that raised.
+    ``job`` is what was proved, None before. ``unwritten`` tells why the report is not where the user asked for it;
+    empty where it is. ``finish`` makes the report; it is called when torch has made the program and before the model
+    file is written, or after an export that raised.
     """
 
     def __init__(self, options: Options, call: legacy.Call | None = None) -> None:
@@ -48,6 +49,7 @@ class Pipeline:
         self._call = call
         self.recording = Recording(on_program=self._on_program, keep_unoptimized=options.thorough or options.searches)
         self.wrong_sizes = ""
+        self.unwritten = ""
         self.report: Report | None = None
         self._instead: Any = None
         self.job: proving.Job | None = None
@@ -160,6 +162,12 @@ class Pipeline:
         if report.error is not None and report.status == "clean":
             report.status = "incomplete"  # nothing was exported, so nothing is known to be right
 
+    def without_contract(self, report: Report, why: str) -> None:
+        """Tell in the report that the contract of a frozen module is not in the exported file."""
+        self._missing.append(Missing(FROZEN_CONTRACT, scrub(why)))
+        self._settle(report)
+        _remember(report)
+
     def texts(self) -> list[str]:
         """The warning of each finding that the user has to hear of."""
         from guarddiff.render import text, words
@@ -229,9 +237,11 @@ class Pipeline:
             report.paths = report.write(self.options.report_to)
         except ReportWriteError as error:
             say(logging.ERROR, str(error))
-            self._missing.append(Missing("the written report", scrub(str(error))))
+            self.unwritten = str(error)
+            self._missing.append(Missing(WRITTEN_REPORT, scrub(str(error))))
         except Exception as error:
-            self.recording.failed("the written report", error)
+            self.unwritten = f"the report could not be written: {first_line(error)}"
+            self.recording.failed(WRITTEN_REPORT, error)
 
     def _guarded(self, part: str, make: Callable[[], _Part], instead: _Part) -> _Part:
         """What ``make`` gives; an error of ours is logged and told in the report, and ``instead`` is given."""

@@ -250,4 +250,6 @@ def _quoted(given: object) -> str:
 
 
 def _why(err: Exception) -> str:
+    if isinstance(err, (FileExistsError, NotADirectoryError)):
+        return "it is a file, or lies below one, and no folder"
     return words.clean((getattr(err, "strerror", None) or str(err)), 200)

@@ -6,9 +6,7 @@ import contextlib
 import dataclasses
 import logging
 import os
-import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +14,7 @@ from typing import Any
 import torch
 
 from guarddiff import legacy, safety
+from guarddiff.core import log
 from guarddiff.core.errors import DeclarationWarning, SpecializationError, SpecializationWarning
 from guarddiff.core.log import say
 from guarddiff.options import OnFinding, Options, Replay, ReportTo
@@ -173,10 +172,12 @@ def run(
         raise
     _end(ended, Outcome(report, handed=not checked))
     _warn_of_declarations(pipeline, told)
+    if pipeline.unwritten:
+        log.warn_unwritten(pipeline.unwritten)
     if pipeline.options.on_finding == "warn":
         for text in pipeline.texts():
             say(logging.WARNING, text)
-            _warn(text)
+            log.warn(text, SpecializationWarning)
     return program, report
 
 
@@ -232,22 +233,4 @@ def _warn_of_declarations(pipeline: Pipeline, told: set[str]) -> None:
         if text not in told:
             told.add(text)
             say(logging.WARNING, text)
-            _warn(text, DeclarationWarning)
-
-
-def _warn(text: str, category: type[Warning] = SpecializationWarning) -> None:
-    """Warn at the line that called us: the innermost frame outside guarddiff and torch."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] in (
-        "guarddiff",
-        "torch",
-        "contextlib",
-    ):
-        frame = frame.f_back
-    warnings.warn_explicit(
-        text,
-        category,
-        frame.f_code.co_filename,
-        frame.f_lineno,
-        registry=frame.f_globals.setdefault("__warningregistry__", {}),
-    )
+            log.warn(text, DeclarationWarning)

@@ -32,6 +32,7 @@ Say = Callable[..., tuple[int, str, str]]
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cases and workers without torch, in this process."""
     monkeypatch.setattr(sources, "cases", lambda group, _=None: cases(*NAMES[:4]) if group == "ops" else [])
+    monkeypatch.setattr(sources, "families", lambda group: ["fake"] if group == "ops" else [])
     monkeypatch.setattr(worker, "ROOM", ROOM)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
@@ -81,7 +82,8 @@ def test_some_of_it_and_then_the_rest(say: Say, fake: None, tmp_path: Path) -> N
     ("arguments", "told"),
     [
         (["ops", "--only", "wrogn"], "no case of ops matches 'wrogn'"),
-        (["ops", "--only", "fake/wrogn"], "there are 'fake/wrong'"),
+        (["ops", "--only", "fake/wrogn"], "there are 'ops/fake/wrong'"),
+        (["ops", "--only", "fake", "--only", "nothing*"], "no case of ops matches 'nothing*'"),
         (["models"], "none of torchvision, timm and transformers is installed"),
         (["ops", "--jobs", "0"], "--jobs"),
         (["ops", "--seconds", "0"], "--seconds"),
@@ -313,6 +315,8 @@ def test_progress_on_a_terminal_is_a_bar(monkeypatch: pytest.MonkeyPatch, capsys
         ("ops/[kl]*/1", {"kron", "linalg.inv"}),
         ("ops/linalg.inv/[0-9]", {"linalg.inv"}),
         ("linalg.*", {"linalg.inv"}),
+        ("kron", {"kron"}),
+        ("ops/kron", {"kron"}),
     ],
 )
 def test_operators_that_no_pattern_can_mean_are_not_made(glob: str, families: set[str]) -> None:

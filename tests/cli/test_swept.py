@@ -178,6 +178,17 @@ def test_compare_exit_codes(tmp_path: Path) -> None:
     assert run(swept.compare, old, tmp_path / "none").exit_code == 2
 
 
+def test_compare_with_a_sweep_that_lacks_cases(tmp_path: Path) -> None:
+    old, part = made(tmp_path / "old"), tmp_path / "part"
+    part.mkdir()
+    write(part, "results-ops.jsonl", [Outcome("ops/fake/0", "ok")])
+    result = run(swept.compare, old, part)
+    assert result.exit_code == 3
+    assert (
+        "nothing got worse; " in result.stdout and "of the old sweep were not measured in the new one" in result.stdout
+    )
+
+
 @pytest.mark.parametrize(
     ("format", "start"), [("text", "guarddiff sweep compare"), ("markdown", "# guarddiff"), ("json", "{")]
 )

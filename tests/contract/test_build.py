@@ -76,6 +76,11 @@ def test_no_contract_without_evidence(pooled: Exported) -> None:
     assert contract_of(report, allow_incomplete=True).missing == ("guards: a name of torch is gone",)
 
 
+def test_a_report_that_could_not_be_written_lacks_no_evidence(pooled: Exported) -> None:
+    unwritten = changed(pooled, missing=(Missing("the written report", "no space left"),))
+    assert contract_of(unwritten) == contract_of(pooled.report)
+
+
 def test_a_guard_that_can_not_be_evaluated_is_missing_evidence(pooled: Exported) -> None:
     finding = dataclasses.replace(pooled.report.findings[0], guards=("nobody == 3", "height == 6"))
     with pytest.raises(ContractError, match="a guard that can't be evaluated: nobody == 3"):

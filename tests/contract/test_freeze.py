@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,16 +127,15 @@ def test_an_export_at_other_sizes_gets_no_contract(
             frozen, (torch.randn(1, 3, 9, 12),), tmp_path / "frozen.onnx", dynamic_shapes=shapes, verbose=False
         )
     assert "no contract: " in caplog.text
-    with pytest.raises(guarddiff.ContractError, match="the model has no contract"):
+    with pytest.raises(guarddiff.ContractError, match=r"frozen\.onnx has no contract"):
         guarddiff.read_contract(tmp_path / "frozen.onnx")
 
 
 def test_a_frozen_part_of_a_model_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "model.onnx"
     model = nn.Sequential(guarddiff.freeze(nn.Conv2d(3, 4, 1), IMAGE), nn.ReLU()).eval()
-    with caplog.at_level(logging.WARNING, "guarddiff"):
+    with pytest.warns(RuntimeWarning, match="a part of the model is frozen"):
         guarddiff.export(model, (IMAGE,), path, verbose=False)
-    assert "a part of the model is frozen" in caplog.text
     with pytest.raises(guarddiff.ContractError, match="has no contract"):
         guarddiff.read_contract(path)
 
@@ -145,9 +145,10 @@ def test_a_model_that_answers_wrongly_fails_no_export(caplog: pytest.LogCaptureF
         def modules(self) -> Iterator[nn.Module]:
             raise RuntimeError("not now")
 
-    with caplog.at_level(logging.ERROR, "guarddiff"):
-        contracts.keep_frozen((Odd(3, 4, 1), (IMAGE,), "m.onnx"), {}, guarddiff.Report())
-    assert "could not embed the contract of the frozen module" in caplog.text
+    with caplog.at_level(logging.ERROR, "guarddiff"), pytest.warns(RuntimeWarning, match="m.onnx holds no contract"):
+        why = contracts.keep_frozen((Odd(3, 4, 1), (IMAGE,), "m.onnx"), {}, guarddiff.Report())
+    assert why == "m.onnx holds no contract of the frozen module: RuntimeError: not now"
+    assert why in caplog.text
 
 
 def test_a_contract_that_can_not_be_written_fails_no_export(
@@ -158,7 +159,14 @@ def test_a_contract_that_can_not_be_written_fails_no_export(
 
     monkeypatch.setattr("guarddiff.contract.embed.embed_contract", broken)
     frozen = guarddiff.freeze(nn.Conv2d(3, 4, 1).eval(), IMAGE)
-    with caplog.at_level(logging.ERROR, "guarddiff"):
-        guarddiff.export(frozen, (IMAGE,), tmp_path / "frozen.onnx", verbose=False)
-    assert "could not embed the contract of the frozen module" in caplog.text
+    with caplog.at_level(logging.ERROR, "guarddiff"), pytest.warns(RuntimeWarning, match="no space left") as caught:
+        program = guarddiff.export(frozen, (IMAGE,), tmp_path / "frozen.onnx", verbose=False)
+    assert "holds no contract of the frozen module: OSError: no space left" in caplog.text
+    assert [warning.filename for warning in caught if warning.category is RuntimeWarning] == [__file__]
     assert (tmp_path / "frozen.onnx").exists()
+    report = guarddiff.report_of(program)
+    assert [missing.part for missing in report.missing] == ["the contract of the frozen module"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        again = guarddiff.export(frozen, (IMAGE,), tmp_path / "frozen.onnx", verbose=False)
+    assert again.model_proto.ByteSize() > 0

@@ -27,6 +27,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as caught:
         files.replace(path, b"new")
+    assert caught.value.filename == str(path)
     assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("README.md", b"old")]

@@ -158,7 +158,8 @@ def everything() -> Changes:
 def test_text() -> None:
     text = to_text(everything())
     assert text.startswith(
-        "guarddiff sweep compare: something got worse\nCases: 1 became silently wrong, 1 became right"
+        "guarddiff sweep compare: something got worse; 2 cases of the old sweep were not measured in the new one\n"
+        "Cases: 1 became silently wrong, 1 became right"
     )
     titles = [line for line in text.splitlines() if line.endswith(":") and not line.startswith((" ", "-"))]
     assert titles == [

@@ -176,19 +176,30 @@ def _cores() -> int:
 
 
 def _chosen(group: Group, only: Sequence[str]) -> list[Case]:
-    """The cases that match. Raises Wrong where none does."""
-    if only:
-        some = _listed(group, lambda family: any(_may_match(group, family, glob) for glob in only))
-        found = [case for case in some if any(_matches(case, glob) for glob in only)]
-        if found:
-            return found
-    cases = _listed(group)
-    if not cases:
-        why = ": none of torchvision, timm and transformers is installed" if group == "models" else ""
-        raise Wrong(f"{group} has no case here{why}")
-    if only:
-        raise Wrong(f"no case of {group} matches {' or '.join(map(repr, only))}{_near(cases, only[0])}")
-    return cases
+    """The cases that match, all without ``only``. Raises Wrong where there are none, and for a glob without a match."""
+
+    def wanted(family: str) -> bool:
+        return any(_may_match(group, family, glob) for glob in only)
+
+    cases = _listed(group, wanted if only else None)
+    unknown = [glob for glob in only if not any(_matches(case, glob) for case in cases)]
+    if unknown or not cases:
+        known = _families(group)
+        if not known:
+            why = ": none of torchvision, timm and transformers is installed" if group == "models" else ""
+            raise Wrong(f"{group} has no case here{why}")
+        raise Wrong(f"no case of {group} matches {' or '.join(map(repr, unknown))}{_near(known, cases, unknown[0])}")
+    return [case for case in cases if not only or any(_matches(case, glob) for glob in only)]
+
+
+def _families(group: Group) -> list[str]:
+    """The names of the families of a group. Raises Wrong where what lists them can't be loaded."""
+    from guarddiff.sweep import sources
+
+    try:
+        return sources.families(group)
+    except ImportError as error:
+        raise Wrong(str(error)) from error
 
 
 def _listed(group: Group, wanted: Callable[[str], bool] | None = None) -> list[Case]:
@@ -206,18 +217,24 @@ def _may_match(group: Group, family: str, glob: str) -> bool:
     """Whether the glob may match a case of this family, whatever the case's name is: what stands before the name is
     matched by a beginning of the glob."""
     beginnings = [glob[:end] for end in range(len(glob) + 1)]
+    if _is(glob, family, group):
+        return True
     names = f"{group}/{family}/", f"{family}/"
     return glob.startswith(names) or any(fnmatch.fnmatchcase(name, part) for name in names for part in beginnings)
 
 
 def _matches(case: Case, glob: str) -> bool:
-    names = (case.key, case.key.partition("/")[2])
-    return any(glob == name or fnmatch.fnmatchcase(name, glob) for name in names)
+    return _is(glob, case.key.partition("/")[2], case.group) or _is(glob, case.family, case.group)
 
 
-def _near(cases: Sequence[Case], asked: str) -> str:
-    """``; there are …`` with the names that are most like it; empty where none is."""
-    names = {name: None for case in cases for name in (case.key, case.family, case.key.partition("/")[2])}
+def _is(glob: str, name: str, group: str) -> bool:
+    """Whether the glob means this name, with or without its group before it."""
+    return any(glob == one or fnmatch.fnmatchcase(one, glob) for one in (name, f"{group}/{name}"))
+
+
+def _near(families: Sequence[str], cases: Sequence[Case], asked: str) -> str:
+    """``; there are …`` with the families, and of these cases the keys, that are most like it; empty where none is."""
+    names = dict.fromkeys((*families, *(case.key for case in cases)))
     plain = asked.strip("*?/")
     near = difflib.get_close_matches(plain, names, 4, 0.5)
     near = near or [name for name in names if plain and plain.lower() in name.lower()][:4]
@@ -350,5 +367,6 @@ def _case(key: str) -> Case:
             try:
                 return sources.case(key)
             except (KeyError, ValueError):
-                raise Wrong(f"there is no case {key!r}{_near(sources.cases(known), key)}") from None
+                cases = _listed(known, lambda family: family in key.split("/"))
+                raise Wrong(f"there is no case {key!r}{_near(_families(known), cases, key)}") from None
     raise Wrong(f"{key!r} is no case: a key begins with {', '.join(f'{known}/' for known in _GROUPS)}")

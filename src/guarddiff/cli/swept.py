@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from guarddiff.cli import output
-from guarddiff.cli.errors import Failed, Wrong, wrong_when
+from guarddiff.cli.errors import CLEAN, INCOMPLETE, SPECIALIZED, Failed, Wrong, wrong_when
 from guarddiff.core.files import replace
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ Examples:
   guarddiff sweep compare old/results-ops.jsonl new/results-ops.jsonl --format markdown
 
 \b
-Exit codes: 0 nothing got worse, 1 a case became silently wrong or a detection was lost, 2 for what holds no results.
+Exit codes: 0 nothing got worse, 1 a case became silently wrong or a detection was lost, 2 for what holds no results,
+3 nothing got worse, and some cases of A were not measured in B.
 """
 
 
@@ -122,4 +123,4 @@ def compare(ctx: click.Context, old: Path, new: Path, format: str) -> None:
         found = compared(results.load(old), results.load(new))
     made = {"text": changes.to_text, "markdown": changes.to_markdown, "json": changes.to_json}
     output.say(made[format](found))
-    ctx.exit(1 if found.worse else 0)
+    ctx.exit(SPECIALIZED if found.worse else INCOMPLETE if found.vanished or found.unmeasured_now else CLEAN)

@@ -14,7 +14,7 @@ from guarddiff.core.domain import Admitted, SizeRange
 from guarddiff.core.errors import ContractError
 from guarddiff.core.finding import Finding, dimension_sizes
 from guarddiff.core.origin import Origin
-from guarddiff.core.report import ReportData
+from guarddiff.core.report import UNWRITTEN, ReportData
 
 INCOMPLETE = "allow_incomplete=True makes a contract of what is known"
 
@@ -52,7 +52,7 @@ def contract_of(
     if any(finding.at_example for finding in counted):
         raise ContractError("no contract: the model is wrong at the example's own sizes already, see the report")
     _fits(conditions, report)
-    missing = tuple(f"{part.part}: {part.why}" for part in report.missing)
+    missing = tuple(f"{part.part}: {part.why}" for part in report.missing if part.part not in UNWRITTEN)
     missing += tuple(f"a finding that names no dimension: {f.op}: {f.reason}" for f in counted if not f.dims)
     held, unknown = _usable([*map(_condition, counted), *_lower_bounds(report), *conditions], report)
     missing += unknown

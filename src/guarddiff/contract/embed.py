@@ -117,7 +117,8 @@ def read_contract(path: str | os.PathLike[str] | bytes, *, trust: bool = False) 
     model = _parse(path, "the bytes") if isinstance(path, bytes) else _load(Path(path))
     text = next((prop.value for prop in model.metadata_props if prop.key == KEY), None)
     if text is None:
-        raise ContractError("the model has no contract: write one with guarddiff.embed_contract")
+        which = "the model" if isinstance(path, bytes) else os.fspath(path)
+        raise ContractError(f"{which} has no contract: write one with guarddiff.embed_contract")
     contract = codec.loads(text)
     folder = None if isinstance(path, bytes) else Path(path).parent
     if not trust:

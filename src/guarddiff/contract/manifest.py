@@ -169,7 +169,7 @@ def _absent(file: Path) -> str:
         return (
             f"there is no {NAME} yet: the export was interrupted; run guarddiff.export_variants again, and it goes on"
         )
-    return f"there is no manifest {file.name}: export the set with guarddiff.export_variants"
+    return f"there is no manifest {file}: export the set with guarddiff.export_variants"
 
 
 def _contradiction(manifest: Manifest) -> str | None:

@@ -83,6 +83,12 @@ class ReportData:
     program: Any = field(default=None, compare=False, repr=False, metadata=records.NOT_SAVED)
 
 
+WRITTEN_REPORT = "the written report"
+FROZEN_CONTRACT = "the contract of the frozen module"
+UNWRITTEN = (WRITTEN_REPORT, FROZEN_CONTRACT)
+"""Parts that are missing because a file could not be written: what is known of the model is not less for it."""
+
+
 def overall(findings: tuple[Finding, ...], missing: tuple[Missing, ...]) -> Status:
     """The status that findings and missing parts give: never ``clean`` while something is unknown."""
     if any(f.verdict == "confirmed" and f.warns for f in findings):

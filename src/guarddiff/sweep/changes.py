@@ -74,7 +74,9 @@ def to_json(changes: Changes) -> str:
 
 
 def _title(changes: Changes) -> str:
-    return f"guarddiff sweep compare: {'something' if changes.worse else 'nothing'} got worse"
+    lost = len(changes.vanished) + len(changes.unmeasured_now)
+    rest = f"; {lost:,} cases of the old sweep were not measured in the new one" if lost else ""
+    return f"guarddiff sweep compare: {'something' if changes.worse else 'nothing'} got worse{rest}"
 
 
 def _counts(changes: Changes) -> str:

@@ -68,7 +68,7 @@ def read(path: Path) -> Journal:
     read."""
     content = _parsed(path, path.read_bytes())
     if content.header is None:
-        raise JournalError(f"{path.name!r} holds no results: it has no whole first line")
+        raise JournalError(f"{str(path)!r} holds no results: it has no whole first line")
     return Journal(content.header["group"], _environment(content), content.outcomes)
 
 
@@ -195,7 +195,8 @@ def _parsed(path: Path, data: bytes) -> _Content:
         try:
             _take(content, line)
         except ValueError as error:
-            raise JournalError(f"{path.name!r}, line {number}: {error}") from None
+            rest = "; without that line --resume measures its case again" if content.header is not None else ""
+            raise JournalError(f"{str(path)!r}, line {number}: {error}{rest}") from None
         content.size += len(line) + 1
     if tail:
         with contextlib.suppress(ValueError):  # else it is torn

@@ -27,6 +27,14 @@ def cases(group: Group, wanted: Callable[[str], bool] | None = None) -> list[Cas
     return [case for case in found if wanted is None or wanted(case.family)]
 
 
+def families(group: Group) -> list[str]:
+    """The families of a group; of ``ops`` those too of which no sample is a case."""
+    if group == "ops":
+        operators: list[str] = list(_room(group).families())
+        return operators
+    return list(dict.fromkeys(case.family for case in cases(group)))
+
+
 def case(key: str) -> Case:
     """The case of this key. Raises KeyError where there is none."""
     group = key.split("/", 1)[0]
