@@ -59,7 +59,7 @@ def test_another_file(made: Manifest) -> None:
 
 
 def test_none_there(tmp_path: Path) -> None:
-    with pytest.raises(ContractError, match=r"there is no manifest variants\.json: export the set"):
+    with pytest.raises(ContractError, match=r"there is no manifest .*variants\.json: export the set"):
         manifest.read(tmp_path)
     (tmp_path / manifest.UNFINISHED).write_text("{}")
     with pytest.raises(ContractError, match="the export was interrupted; run guarddiff.export_variants again"):
