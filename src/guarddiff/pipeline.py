@@ -280,8 +280,7 @@ def _remember(report: Report) -> None:
 
 def unguarded(program: Any, model: Any, fault: Exception) -> Report:
     """The report of an export that guarddiff failed to guard, kept for ``report_of`` and ``last_report``."""
-    why = scrub(f"{type(fault).__name__}: {str(fault)[:300]}")
-    missing = (Missing("the report", why),)
+    missing = (Missing("the report", scrub(first_line(fault))),)
     report = Report(model=type(model).__name__, program=program, status="incomplete", missing=missing)
     _remember(report)
     return report

@@ -14,9 +14,8 @@ from typing import Any
 import torch
 
 from guarddiff import legacy, safety
-from guarddiff.core import log
 from guarddiff.core.errors import DeclarationWarning, SpecializationError, SpecializationWarning
-from guarddiff.core.log import say
+from guarddiff.core.log import say, warn, warn_unwritten
 from guarddiff.options import OnFinding, Options, Replay, ReportTo
 from guarddiff.pipeline import Pipeline, unguarded
 from guarddiff.report import Report
@@ -173,11 +172,11 @@ def run(
     _end(ended, Outcome(report, handed=not checked))
     _warn_of_declarations(pipeline, told)
     if pipeline.unwritten:
-        log.warn_unwritten(pipeline.unwritten)
+        warn_unwritten(pipeline.unwritten)
     if pipeline.options.on_finding == "warn":
         for text in pipeline.texts():
             say(logging.WARNING, text)
-            log.warn(text, SpecializationWarning)
+            warn(text, SpecializationWarning)
     return program, report
 
 
@@ -233,4 +232,4 @@ def _warn_of_declarations(pipeline: Pipeline, told: set[str]) -> None:
         if text not in told:
             told.add(text)
             say(logging.WARNING, text)
-            log.warn(text, DeclarationWarning)
+            warn(text, DeclarationWarning)

@@ -40,7 +40,6 @@ KINDS: dict[str, Callable[[], BaseException]] = {
     "RecursionError": lambda: RecursionError("injected"),
     "KeyboardInterrupt": lambda: KeyboardInterrupt("injected"),
 }
-OURS = frozenset(("SpecializationError",))
 
 
 @dataclasses.dataclass(frozen=True)

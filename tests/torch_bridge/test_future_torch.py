@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -11,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.torch_bridge.exports import shared_registry
 from torch import nn
 from torch.export import Dim
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import guarddiff
 from guarddiff.torch_bridge import hooks, probe
@@ -39,9 +38,8 @@ class Packed:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def shared_registry() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
+def registry() -> Iterator[None]:
+    with shared_registry():
         yield
 
 

@@ -139,8 +139,8 @@ def compare_modules(
     except Exception as err:
         return Equivalence(told, unshared=unshared, error=f"the adapted module rejects these inputs: {first_line(err)}")
     parts = (tuple(_differences(want, have)) for want, have in zip(wanted, found))
-    outputs, by_input, by_parameter = parts
-    result = Equivalence(told, outputs, by_input, by_parameter, unshared=unshared)
+    outputs, of_inputs, of_parameters = parts
+    result = Equivalence(told, outputs, of_inputs, of_parameters, unshared=unshared)
     if not onnx:
         return result
     name = str(own).removeprefix("torch.")
