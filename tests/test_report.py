@@ -271,7 +271,7 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("mine")
     refused(blocked)
-    assert "Not a directory" in refused(blocked / "below")
+    assert "it is a file, or lies below one, and no folder" in refused(blocked / "below")
     assert blocked.read_text() == "mine"
 
 
