@@ -27,8 +27,9 @@ LEVEL = {
     **dict.fromkeys(ROOMS, 1),
     "report": 2,  # the public Report: core's data with render's formats
     "options": 2,
+    "apart": 2,  # what runs a model, in a process of its own
     "safety": 2,  # torch's own result where we fail
-    "legacy": 2,  # the TorchScript exporter, which leaves no guards
+    "legacy": 3,  # the TorchScript exporter, which leaves no guards
     "proving": 3,  # from findings to proofs
     "repairing": 4,  # the export once more, repaired and proved
     "pipeline": 5,  # one export from recording to report

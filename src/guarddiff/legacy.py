@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from guarddiff import apart
 from guarddiff.core.dims import Dimension, InputSpec
 from guarddiff.core.domain import SizeRange
 from guarddiff.core.finding import Finding
@@ -98,7 +99,7 @@ def run(call: Call, full: bool) -> Found:
     if not full or call.file is None:
         why = 'the TorchScript exporter leaves none; replay="full" runs the exported file at further sizes'
         return Found(inputs, (), (Missing("guards", why),))
-    found = search.search(_prover(call, leaves, names, inputs), (), ())
+    found = apart.run(lambda: search.search(_prover(call, leaves, names, inputs), (), ()))
     findings = tuple(replace(finding, stage="run", op="torch.onnx.export(dynamo=False)") for finding in found.findings)
     return Found(inputs, findings, tuple(found.missing))
 

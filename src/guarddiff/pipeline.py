@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
-from guarddiff import legacy, proving, repairing
+from guarddiff import apart, legacy, proving, repairing
 from guarddiff.analysis import attribute, constants, declarations, notes
 from guarddiff.core.declaration import Misdeclaration, Request
 from guarddiff.core.errors import ReportWriteError, SpecializationError, first_line
@@ -207,13 +207,20 @@ class Pipeline:
         report.notes = self._guarded("the notes", lambda: notes.fixed_outputs(evidence), ())
         self.job = job = proving.Job(recording, evidence, inputs, found, self.options)
         kept = proving.Proved(found.findings)
-        proved = self._guarded("the verdicts", lambda: proving.prove(job, self._guarded), kept)
+        proved = self._guarded("the verdicts", lambda: self._proved(job), kept)
         findings, report.tries = proved.findings, proved.tries
         self._missing += proved.missing
         self.wrong_sizes = proved.wrong_sizes
         findings = self._guarded("the ONNX nodes", lambda: self._with_nodes(findings), findings)
         report.findings = tuple(self._guarded("the known repairs", lambda: repairing.told(findings), findings))
         return report
+
+    def _proved(self, job: proving.Job) -> proving.Proved:
+        """The proofs, made apart where anything has to be run."""
+        if not proving.runs(job):
+            return proving.prove(job, self._guarded)
+        proved, self.recording.missing = apart.run(lambda: (proving.prove(job, self._guarded), self.recording.missing))
+        return proved
 
     def _bare(self) -> Report:
         return Report(model=type(self.recording.model).__name__, program=self.recording.program)

@@ -61,12 +61,18 @@ class Proved:
     wrong_sizes: str = ""
 
 
+def runs(job: Job) -> bool:
+    """Whether ``prove`` has anything to run."""
+    options = job.options
+    return options.replay != "off" and bool(job.found.findings or options.searches or options.sizes)
+
+
 def prove(job: Job, guarded: Guarded, prover: replay.Prover | None = None) -> Proved:
     """Verdicts by the ways that the options ask for. ``prover``: one that has made tries already; None makes one."""
     findings, options = job.found.findings, job.options
     if options.replay == "off":
         return Proved(_because(findings, 'replay="off": nothing was run'))
-    if not findings and not options.searches and not options.sizes:
+    if not runs(job):
         return Proved(findings)
     prover = prover or prover_of(job)
     if prover is None:

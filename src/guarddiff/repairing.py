@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
 import torch
 
-from guarddiff import proving
+from guarddiff import apart, proving
 from guarddiff.analysis import attribute
 from guarddiff.core.finding import Finding
 from guarddiff.core.proof import Repair, Try, TryState
@@ -135,7 +136,7 @@ class _Work:
             return
         loud = [finding for finding in self._findings if finding.warns]
         for shapes in another.examples(loud, prover.dims, prover.declared, prover.sizes, prover.example.shapes):
-            if prover.attempt_at(shapes).state in ("agrees", "differs"):
+            if apart.run(partial(_state_at, prover, shapes)) in ("agrees", "differs"):
                 yield shapes
 
     def attempt(self, way: _Way, guarded: proving.Guarded) -> Repaired:
@@ -160,7 +161,9 @@ class _Work:
         if self.wrong_at_example:
             unoptimized = tuple(repair for repair in way.repairs if not repair.optimize)
             way = dataclasses.replace(way, repairs=(*used.values(), *unoptimized))
-        done = self._judged(again, way, guarded)
+        done = apart.run(lambda: self._judged(again, way, guarded))
+        if done.outcome is not None and done.outcome.returned:
+            done.program = program
         if done.outcome is not None:
             self._wrong += _sizes(done.outcome.tries, "differs")
         return done
@@ -194,7 +197,7 @@ class _Work:
         if proved.missing:
             return refused(f"the repaired model could not be tried: {proved.missing[0].why}", prover)
         reason = self._reason(prover.tries, any(finding.warns for finding in right))
-        return Repaired(right, Repair(True, way.names, way.ways, tuple(prover.tries), reason), again.program)
+        return Repaired(right, Repair(True, way.names, way.ways, tuple(prover.tries), reason))
 
     def _fails(self, prover: replay.Prover, way: _Way, remaining: bool) -> bool:
         """Whether it is wrong where others went wrong, or at telling sizes if numbers are worked out from sizes. Where
@@ -226,6 +229,10 @@ class _Work:
             return finding
         text = finding.repair if known else f"{_ANOTHER}: {way.how}"
         return dataclasses.replace(finding, repaired=True, repair=text)
+
+
+def _state_at(prover: replay.Prover, shapes: another.Shapes) -> TryState:
+    return prover.attempt_at(shapes).state
 
 
 def wrong_at(prover: replay.Prover, shapes: Sequence[another.Shapes]) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from guarddiff import proving, repairing
+from guarddiff import apart, proving, repairing
 from guarddiff.core.log import say
 from guarddiff.core.proof import Repair, Try
 from guarddiff.core.quiet import quiet
@@ -17,6 +17,7 @@ from guarddiff.options import Options
 from guarddiff.pipeline import Pipeline
 from guarddiff.repair import capture, registry
 from guarddiff.replay import another
+from guarddiff.replay import prove as replay
 from guarddiff.report import Report
 from guarddiff.safety import TorchsOwn
 from guarddiff.torch_bridge import assertions, hooks
@@ -65,9 +66,17 @@ def _proved(pipeline: Pipeline) -> list[Try]:
     """What was run of a program that is right wherever it was run. Raises _NotProved for any other."""
     report = pipeline.finish()
     prover = proving.prover_of(pipeline.job) if pipeline.job is not None else None
-    if report.status != "clean" or prover is None or prover.baseline().state != "agrees":
+    if report.status != "clean" or prover is None:
         raise _NotProved
+    tries = apart.run(lambda: _right(prover))
+    if tries is None:
+        raise _NotProved
+    return tries
+
+
+def _right(prover: replay.Prover) -> list[Try] | None:
+    """What was run at the example's and at telling sizes; None where the program is not known to be right there."""
+    if prover.baseline().state != "agrees":
+        return None
     shapes = another.telling(prover.dims, prover.declared, prover.sizes, prover.example.shapes)
-    if repairing.wrong_at(prover, shapes):
-        raise _NotProved
-    return prover.tries
+    return None if repairing.wrong_at(prover, shapes) else prover.tries

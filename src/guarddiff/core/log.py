@@ -6,6 +6,7 @@ import contextlib
 import logging
 import sys
 import warnings
+from collections.abc import Callable
 
 _PASSED_OVER = ("guarddiff", "torch", "contextlib")
 
@@ -13,10 +14,22 @@ logger = logging.getLogger("guarddiff")
 logger.addHandler(logging.NullHandler())
 
 
+_forward: Callable[[int, str, BaseException | None], None] | None = None
+
+
+def forward(to: Callable[[int, str, BaseException | None], None]) -> None:
+    """Give ``to`` what this process says from now on, in place of the logger: for a child, whose parent says it."""
+    global _forward
+    _forward = to
+
+
 def say(level: int, message: str, error: BaseException | None = None) -> None:
     """Log one message, with the traceback of ``error``; a filter or handler that raises is passed over."""
     with contextlib.suppress(Exception):
-        logger.log(level, "%s", message, exc_info=error)
+        if _forward is None:
+            logger.log(level, "%s", message, exc_info=error)
+        elif logger.isEnabledFor(level):
+            _forward(level, message, error)
 
 
 def warn(text: str, category: type[Warning]) -> None:

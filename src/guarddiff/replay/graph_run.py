@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from guarddiff.core.forked import step
 from guarddiff.replay.inputs import Example
 from guarddiff.replay.run import one_line, undisturbed
 
@@ -55,7 +56,7 @@ def run(
     done = GraphRun(fixed=_fixed(program, values))
     runner = _Runner(program.graph_module, done, keep)
     try:
-        with undisturbed(0):
+        with undisturbed(0), step():
             outputs = runner.run(*values)
     except Exception as error:
         done.raised = one_line(error.__cause__ or error) if runner.failed is None else runner.failed[1]

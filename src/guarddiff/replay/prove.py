@@ -15,6 +15,7 @@ from guarddiff.core import guard_text
 from guarddiff.core.dims import Dimension
 from guarddiff.core.domain import SizeRange
 from guarddiff.core.finding import Counterexample, Finding
+from guarddiff.core.forked import step
 from guarddiff.core.log import say
 from guarddiff.core.proof import Ladder, Try
 from guarddiff.replay import isolate, ladder, onnx_cut, sizes, verdicts
@@ -244,7 +245,8 @@ class Prover:
             return module(*args, **kwargs)
 
         try:
-            answer = self.tools.fake_accepts(self.eager.copied(), call)
+            with step():
+                answer = self.tools.fake_accepts(self.eager.copied(), call)
         except Exception as error:
             say(logging.DEBUG, "a fake run could not tell", error)
             answer = None
@@ -351,7 +353,9 @@ class _Operator:
             for spec in self.cut.inputs
         )
         self.how = ""
-        return self._agrees(self._tools.export_operator(self.cut.module, self._leaves, shapes))
+        with step():
+            program = self._tools.export_operator(self.cut.module, self._leaves, shapes)
+        return self._agrees(program)
 
     def _agrees(self, program: Any) -> bool:
         found = [value.name for value in program.model.graph.inputs]

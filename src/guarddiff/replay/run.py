@@ -18,6 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from guarddiff.core.child import Died
+from guarddiff.core.finding import DifferenceKind
+from guarddiff.core.forked import NotApart, step
 from guarddiff.core.privacy import scrub
 from guarddiff.core.proof import TryState
 from guarddiff.replay import compare
@@ -29,6 +32,9 @@ _TORCH_RAISES = (RuntimeError, IndexError, NotImplementedError)
 """What torch's operators raise. (Those that are written in Python are seen by their frames.)"""
 _VALUES = re.compile(r"tensor\(.*|-?\d+\.\d{3,}(?:e[+-]?\d+)?", re.DOTALL)
 """Parts of a message that are values of tensors."""
+_NOT_FORKED = ("fork-based multiprocessing", "forked subprocess")
+_FAULTS = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL")
+"""Signals that a fault of the program itself ends it with."""
 _LONGEST = 900
 """ONNX Runtime tells the cause last, after the place in its own source."""
 
@@ -72,8 +78,12 @@ class Eager:
         args, kwargs = example.call([x.clone() if isinstance(x, torch.Tensor) else copy.copy(x) for x in leaves])
         with undisturbed(seed):
             try:
-                output = module(*args, **kwargs)
-            except (Exception, KeyboardInterrupt):
+                with step():
+                    output = module(*args, **kwargs)
+            except Died as death:
+                raise Unavailable(f"eager PyTorch {death}") from death
+            except (Exception, KeyboardInterrupt) as error:
+                _raise_if_forked(error)
                 raise
             except BaseException as error:  # SystemExit: plain torch would not have run the model here
                 raise RuntimeError(f"the module raised {type(error).__name__}") from error
@@ -116,20 +126,24 @@ class Session:
             return opened[-1]
 
         try:
-            if _fits_memory(program):
-                start(program.model_proto.SerializeToString())
-                return opened[-1]
-            try:
-                program.initialize_inference_session(start)
-            finally:
-                program.release()  # collects garbage, which takes longer than a small session
+            with step():
+                if _fits_memory(program):
+                    start(program.model_proto.SerializeToString())
+                    return opened[-1]
+                try:
+                    program.initialize_inference_session(start)
+                finally:
+                    program.release()  # collects garbage, which takes longer than a small session
+        except Died as death:
+            raise Unavailable(f"ONNX Runtime {death} while it loaded the model") from death
         except Exception as error:
             raise Unavailable(f"ONNX Runtime can't load the model ({one_line(error)})") from error
         return opened[-1]
 
     def run(self, feeds: dict[str, Any]) -> list[Any]:
-        """Outputs in order. Raises what ONNX Runtime raises."""
-        outputs: list[Any] = self._session.run(None, {name: feeds[name] for name in self.names})
+        """Outputs in order. Raises what ONNX Runtime raises; Died where it ended its process."""
+        with step():
+            outputs: list[Any] = self._session.run(None, {name: feeds[name] for name in self.names})
         return outputs
 
 
@@ -259,11 +273,13 @@ class Pair:
             raise Unavailable(f"no example value is known for the ONNX inputs {', '.join(missing)}")
         try:
             got = session.run(given)
+        except Died as death:
+            text = f"ONNX Runtime {death}"
+            if death.signal not in _FAULTS:
+                raise Unavailable(text) from death
+            return _raised(expected, text)
         except Exception as error:
-            text = one_line(error, _LONGEST)
-            kind = "rejected_input" if "invalid dimensions for input" in text else "runtime_error"
-            shapes = ", ".join(str(tuple(r.array.shape)) for r in expected)
-            return Difference(kind, f"shapes {shapes}", text)  # type: ignore[arg-type]
+            return _raised(expected, one_line(error, _LONGEST))
         aligned = compare.align(expected, len(got))
         wrong = compare.other_dtypes(aligned, got)
         return compare.difference(aligned, got, self._always_other() if wrong else frozenset())
@@ -286,6 +302,18 @@ class Pair:
         if compare.difference(expected, [r.array for r in second]) is not None:
             return "the module differs from itself in two eager runs"
         return None
+
+
+def _raised(expected: Sequence[Result], text: str) -> Difference:
+    """What ONNX Runtime said in place of results."""
+    kind: DifferenceKind = "rejected_input" if "invalid dimensions for input" in text else "runtime_error"
+    return Difference(kind, f"shapes {', '.join(str(tuple(r.array.shape)) for r in expected)}", text)
+
+
+def _raise_if_forked(error: BaseException) -> None:
+    """Raises NotApart where torch refuses to work in a forked process (gradients, accelerators)."""
+    if isinstance(error, RuntimeError) and any(words in str(error) for words in _NOT_FORKED):
+        raise NotApart(str(error)) from error
 
 
 def one_line(error: BaseException, length: int = 240) -> str:
