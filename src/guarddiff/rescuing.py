@@ -38,6 +38,7 @@ def rescue(
 
     accepted: list[Try] = []
     pipeline.recording.on_program = lambda _: accepted.extend(_proved(pipeline))
+    pipeline.recording.passing = (Exception,)
     used: dict[str, registry.Repair] = {}
     chosen = registry.noted(registry.every(), used)
     own = dict(kwargs.get("custom_translation_table") or {})

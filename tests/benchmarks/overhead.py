@@ -18,12 +18,13 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from typing import Any
 
-CLEAN = ("resnet18", "vit_b_16", "bert12")
-FAULTY = ("vgg11", "vgg11_narrow")
+CLEAN = ("resnet18", "vit_b_16", "bert12", "above2gb")
+FAULTY = ("vgg11", "vgg11_narrow", "guards100", "guards1000")
 
 
 def build(name: str) -> tuple[Any, tuple[Any, ...], Any]:
@@ -33,6 +34,11 @@ def build(name: str) -> tuple[Any, tuple[Any, ...], Any]:
 
     torch.manual_seed(0)
     images = ({0: "n", 2: "h", 3: "w"},)
+    if name == "above2gb":
+        layers = [nn.Linear(8192, 8192, bias=False) for _ in range(9)]
+        return nn.Sequential(*layers), (torch.randn(2, 8192),), ({0: "n"},)
+    if name.startswith("guards"):
+        return _Guards(nn, int(name.removeprefix("guards"))), (torch.randn(5, 3),), ({0: torch.export.Dim.AUTO},)
     if name == "bert12":
         return _Bert(nn), (torch.randint(0, 1000, (2, 64)),), ({0: "n", 1: "t"},)
     if name == "vgg11_narrow":
@@ -49,6 +55,17 @@ def build(name: str) -> tuple[Any, tuple[Any, ...], Any]:
         return model, (torch.randn(2, 3, 224, 224),), ({0: "n"},)
     model = torchvision.models.vgg11(weights=None) if torchvision else _vgg(nn, 4096)
     return model, (torch.randn(2, 3, 224, 224),), images
+
+
+def _Guards(nn: Any, number: int) -> Any:
+    class Guards(nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: Any) -> Any:
+            for size in range(number):
+                if x.shape[0] == 1000 + size:
+                    x = x + 1
+            return x * 2
+
+    return Guards()
 
 
 def _resnet(nn: Any) -> Any:
@@ -174,16 +191,20 @@ def worker(name: str, guarded: bool) -> dict[str, float]:
 
         Pipeline.finish = timed  # type: ignore[method-assign]
     begun = time.perf_counter()
-    program = export(model, example, dynamic_shapes=shapes, dynamo=True, verbose=False)
-    seconds = time.perf_counter() - begun
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/model.onnx" if name == "above2gb" else None
+        program = export(model, example, file, dynamic_shapes=shapes, dynamo=True, verbose=False)
+        seconds = time.perf_counter() - begun
     findings = -1
     if guarded:
         findings = sum(f.verdict == "confirmed" for f in guarddiff.report_of(program).findings)
+    child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     parameters = sum(p.numel() for p in model.parameters())
     return {
         "seconds": seconds,
         "peak": peak,
+        "child": child,
         "finding": spent[0],
         "confirmed": findings,
         "parameters": parameters,
@@ -197,7 +218,8 @@ def fresh(name: str, guarded: bool) -> dict[str, float]:
     return answer
 
 
-def measure(name: str, pairs: int) -> None:
+def measure(name: str, pairs: int) -> float:
+    """Print one line; the seconds that guarddiff itself took."""
     rows = []
     for _ in range(pairs):
         plain, guarded = fresh(name, False), fresh(name, True)
@@ -210,9 +232,11 @@ def measure(name: str, pairs: int) -> None:
         f"  plain {statistics.median(p['seconds'] for p, _ in rows):6.2f} s"
         f"  time ratio {statistics.median(times):.3f} ({min(times):.3f}–{max(times):.3f})"
         f"  peak ratio {statistics.median(peaks):.3f} ({min(peaks):.3f}–{max(peaks):.3f})"
+        f"  of a child {max(g['child'] / p['peak'] for p, g in rows):.3f}"
         f"  finding and proving {spent:.3f} s  confirmed {rows[0][1]['confirmed']:.0f}",
         flush=True,
     )
+    return spent
 
 
 def main() -> None:
@@ -225,8 +249,9 @@ def main() -> None:
         print(json.dumps(worker(options.worker[0], options.worker[1] == "guarded")))
         return
     os.environ.setdefault("OMP_NUM_THREADS", "2")
-    for name in options.only:
-        measure(name, options.pairs)
+    spent = {name: measure(name, options.pairs) for name in options.only}
+    if "guards100" in spent and "guards1000" in spent:
+        print(f"ten times as many guards took {spent['guards1000'] / spent['guards100']:.1f} times as long")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Every function of guarddiff made to raise in turn: the export stays torch's own.
 
-``python tests/reliability/faults.py [--kinds RuntimeError KeyboardInterrupt] [--scenarios full] [--jobs 2]``
+``python tests/reliability/faults.py [--kinds RuntimeError KeyboardInterrupt] [--scenarios full] [--every 1]``
 
 Each scenario is exported once with every call into guarddiff noted. Then each function that was called is made to raise
-when it is called first (and, with ``--last``, when it is called last): an exception at its first line, by a trace
-function, in a forked child of its own. Looked at are the model (byte for byte torch's), what was left patched or
-changed, the files that are left, and whether the report says what is missing.
+when it is called first: an exception at its first line, by a trace function, in a forked child of its own (and in the
+children that guarddiff forks there). ``--interrupts 20`` adds so many interrupts, a real signal each, spread over the
+time that the export takes. Looked at are the model (byte for byte torch's), what was left patched or changed, the files
+and processes that are left, and whether the report says what is missing.
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import mmap
 import os
+import signal
 import sys
 import tempfile
 import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -139,10 +142,8 @@ def export(scenario: Scenario, plain: bool) -> dict[str, Any]:
             found["error"] = f"{type(error).__name__}: {str(error)[:300]}"
             program = None
         finally:
-            stopped = sys.gettrace() is None
             sys.settrace(None)
             threading.settrace(None)  # type: ignore[arg-type]
-        found["fired"] = stopped
         after = {**state.of_process(), **state.of_model(model, args)}
         ours = ("files of the folder", "trace")  # the model and the reports, and what makes the fault
         found["changed"] = [one for one in state.changed(before, after) if one not in ours]
@@ -159,39 +160,49 @@ def export(scenario: Scenario, plain: bool) -> dict[str, Any]:
     return found
 
 
-def called(scenario: Scenario) -> dict[str, int]:
-    """Every function of guarddiff that the export calls, and how often."""
-    counts: Counter[str] = Counter()
+def called(scenario: Scenario) -> list[str]:
+    """Every function of guarddiff that the export calls, also in the processes that it forks."""
+    noted: set[str] = set()
+    with tempfile.TemporaryFile() as names:
 
-    def note(frame: Any, event: str, argument: Any) -> None:
-        del event, argument
-        name = name_of(frame.f_code)
-        if name is not None:
-            counts[name] += 1
+        def note(frame: Any, event: str, argument: Any) -> None:
+            del event, argument
+            name = name_of(frame.f_code)
+            if name is not None and name not in noted:
+                noted.add(name)
+                os.write(names.fileno(), f"{name}\n".encode())
 
-    threading.settrace(note)
-    sys.settrace(note)
-    export(scenario, plain=False)
-    return counts
+        threading.settrace(note)
+        sys.settrace(note)
+        export(scenario, plain=False)
+        names.seek(0)
+        return sorted(set(names.read().decode().splitlines()))
 
 
-def with_fault(scenario: Scenario, target: str, kind: str, nth: int) -> dict[str, Any]:
-    """The export where ``target`` raises at its ``nth`` call."""
-    left = nth
+def with_fault(scenario: Scenario, target: str, kind: str) -> dict[str, Any]:
+    """The export where ``target`` raises at its first call, in whichever process that is."""
+    fired = mmap.mmap(-1, 1)
 
     def strike(frame: Any, event: str, argument: Any) -> None:
-        nonlocal left
         del event, argument
-        if name_of(frame.f_code) == target:
-            left -= 1
-            if left == 0:
-                sys.settrace(None)
-                threading.settrace(None)  # type: ignore[arg-type]
-                raise KINDS[kind]()
+        if name_of(frame.f_code) == target and not fired[0]:
+            fired[0] = 1
+            sys.settrace(None)
+            threading.settrace(None)  # type: ignore[arg-type]
+            raise KINDS[kind]()
 
     threading.settrace(strike)
     sys.settrace(strike)
-    return export(scenario, plain=False)
+    return {**export(scenario, plain=False), "fired": bool(fired[0])}
+
+
+def interrupted(scenario: Scenario, seconds: float) -> dict[str, Any]:
+    """The export that gets an interrupt after so many seconds."""
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    found = export(scenario, plain=False)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return {**found, "fired": found["error"] is not None}
 
 
 def name_of(code: Any) -> str | None:
@@ -241,56 +252,61 @@ def _whole(name: str) -> bool:
     return False
 
 
-def injections(names: list[str], kinds: list[str], last: bool) -> Iterator[tuple[str, str]]:
-    """Each (key, what was wrong): ``scenario|kind|nth|function``."""
-    known = scenarios()
+def injections(known: dict[str, Scenario], names: list[str], kinds: list[str]) -> list[str]:
+    """``scenario|kind|function`` of every fault."""
+    keys = []
     for name in names:
-        counts = forked.run(lambda name=name: called(known[name]), 600)
-        if "failed" in counts:
-            yield f"{name}|||", json.dumps(counts)
-            continue
-        for target, count in sorted(counts["value"].items()):
-            for nth in {1, count} if last else {1}:
-                for kind in kinds:
-                    yield f"{name}|{kind}|{nth}|{target}", ""
+        answer = forked.run(lambda name=name: called(known[name]), 600)
+        if "failed" in answer:
+            raise SystemExit(f"{name}: {answer['failed']}")
+        keys += [f"{name}|{kind}|{target}" for target in answer["value"] for kind in kinds]
+    return keys
+
+
+def measured(known: dict[str, Scenario], key: str, plain: dict[str, Any], sound: dict[str, Any]) -> dict[str, Any]:
+    """Whether the fault happened, and what was wrong then."""
+    name, kind, target = key.split("|", 2)
+    if kind == "interrupt":
+        answer = forked.run(lambda: interrupted(known[name], float(target)))
+    else:
+        answer = forked.run(lambda: with_fault(known[name], target, kind))
+    if "failed" in answer:
+        return {"wrong": [f"the process ended: {answer['failed']}"], "fired": True}
+    found = answer["value"]
+    expected = "KeyboardInterrupt" if kind == "interrupt" else kind
+    return {"wrong": judged(found, plain, sound, expected) if found["fired"] else [], "fired": found["fired"]}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=["RuntimeError", "KeyboardInterrupt"])
+    parser.add_argument("--kinds", nargs="*", choices=list(KINDS), default=["RuntimeError", "KeyboardInterrupt"])
     parser.add_argument("--scenarios", nargs="+", default=None)
-    parser.add_argument("--last", action="store_true")
-    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--interrupts", type=int, default=0, help="how many in each scenario")
+    parser.add_argument("--every", type=int, default=1, help="which share of the faults: one in so many")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     identical.prepare()
     warnings.simplefilter("ignore")
     known = scenarios()
     names = given.scenarios or list(known)
-    plain = {name: forked.run(lambda name=name: export(known[name], True))["value"] for name in names}
-    sound = {name: forked.run(lambda name=name: export(known[name], False))["value"] for name in names}
+    plain, sound, seconds = {}, {}, {}
     for name in names:
+        plain[name] = forked.run(lambda name=name: export(known[name], True))["value"]
+        started = time.monotonic()
+        sound[name] = forked.run(lambda name=name: export(known[name], False))["value"]
+        seconds[name] = time.monotonic() - started
         wrong = judged(sound[name], plain[name], sound[name], "")
         print(
             f"{name}: without a fault {sound[name].get('status')} {sound[name].get('verdicts')} {wrong or ''}",
             flush=True,
         )
-    keys = []
-    for key, failed in injections(names, given.kinds, given.last):
-        if failed:
-            print(key, failed, flush=True)
-        else:
-            keys.append(key)
-    keys = keys[:: given.every]
+    keys = injections(known, names, given.kinds)[:: given.every]
+    for name in names:
+        keys += [f"{name}|interrupt|{seconds[name] * n / given.interrupts:.3f}" for n in range(1, given.interrupts + 1)]
 
     def measure(key: str) -> dict[str, Any]:
-        name, kind, nth, target = key.split("|", 3)
-        answer = forked.run(lambda: with_fault(known[name], target, kind, int(nth)))
-        if "failed" in answer:
-            return {"wrong": [f"the process ended: {answer['failed']}"], "fired": True}
-        found = answer["value"]
-        wrong = judged(found, plain[name], sound[name], kind) if found["fired"] else []
-        return {"wrong": wrong, "fired": found["fired"], "missing": found.get("missing")}
+        name = key.split("|", 1)[0]
+        return measured(known, key, plain[name], sound[name])
 
     started, counts = time.monotonic(), Counter[str]()
     for line in forked.spread(keys, measure, given.jobs):
@@ -299,8 +315,9 @@ def main() -> None:
         counts["wrong"] += bool(line["wrong"])
         if line["wrong"]:
             print(f"{line['key']}: {'; '.join(line['wrong'])}", flush=True)
+    functions = {key.split("|", 2)[2] for key in keys if "|interrupt|" not in key}
     print(
-        f"{counts['injected']} faults in {len({key.split('|')[3] for key in keys})} functions, {len(names)} scenarios, "
+        f"{counts['injected']} faults in {len(functions)} functions, {len(names)} scenarios, "
         f"{time.monotonic() - started:.0f} s: {counts['wrong']} wrong; {counts['not reached']} were not reached"
     )
 

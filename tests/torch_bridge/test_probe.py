@@ -7,6 +7,7 @@ from importlib import metadata
 
 import pytest
 import torch
+from packaging.requirements import Requirement
 
 from guarddiff.core.report import Missing
 from guarddiff.torch_bridge import probe
@@ -21,9 +22,21 @@ def test_every_name_is_there(name: PrivateName) -> None:
     assert name.path.split(".")[-1] == last
 
 
-def test_nothing_is_missing_on_a_probed_torch() -> None:
-    assert torch.__version__.startswith(probe.PROBED)
-    assert probe.missing_names() == ()
+def minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def test_what_is_there_is_what_the_list_says() -> None:
+    missing = {entry.part for entry in probe.missing_names()}
+    seen = [name for name in probe.NAMES if f"{name.module}.{name.path}" not in missing]
+    assert tuple(seen) == probe.PROBED[minor(torch.__version__)]
+
+
+def test_every_torch_that_the_package_admits_was_probed() -> None:
+    (needed,) = (found for found in map(Requirement, metadata.requires("guarddiff") or ()) if found.name == "torch")
+    candidates = [f"{major}.{number}" for major in (1, 2, 3) for number in range(60)]
+    admitted = {version for version in candidates if needed.specifier.contains(f"{version}.0")}
+    assert admitted == set(probe.PROBED)
 
 
 def test_names_are_listed_once_and_say_what_is_lost() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import sympy
 
+from guarddiff.core.errors import SpecializationError
 from guarddiff.core.log import say
 from guarddiff.core.privacy import scrub
 from guarddiff.core.report import Missing
@@ -38,11 +39,12 @@ class Boundary:
 @dataclass
 class Recording:
     """What one call of the exporter did. ``on_program`` is called when torch has made the ONNX program, before
-    the model file is written: what it gives takes that program's place (None: nothing does), and what it raises goes
-    through to the caller. ``keep_unoptimized``: keep a copy of the ONNX
-    graph before the optimizer changes it (weights are shared)."""
+    the model file is written: what it gives takes that program's place (None: nothing does); of what it raises
+    ``passing`` goes through to the caller. ``keep_unoptimized``: keep a copy of the ONNX graph before the optimizer
+    changes it (weights are shared)."""
 
     on_program: Callable[[Recording], Any] | None = None
+    passing: tuple[type[Exception], ...] = (SpecializationError,)
     keep_unoptimized: bool = False
     stage: Stage = "declare"
     model: Any = None
@@ -103,7 +105,13 @@ class Recording:
         result = call()
         self._quietly(name.loss, after, self, result, args)
         if name is probe.CORE_EXPORT and self.on_program is not None:
-            instead = self.on_program(self)
+            try:
+                instead = self.on_program(self)
+            except self.passing:
+                raise
+            except Exception as error:
+                self.failed("the report", error)
+                instead = None
             return result if instead is None else instead
         return result
 
