@@ -58,6 +58,8 @@ _BY_CALLS = (_DUNDERS["__index__"], _DUNDERS["__float__"], _DUNDERS["__bool__"])
 """Questions that functions written in C ask as well: float(), math.sqrt(), max()."""
 _EXTREMES = (_TORCH + os.path.join("_export", "non_strict_utils.py"), "_tensor_min_max")
 """What torch.export puts in place of max and min."""
+_FAKE_TENSORS = _TORCH + os.path.join("_subclasses", "fake_tensor.py")
+_OPERATOR_CALL = (_TORCH + "_ops.py", "__call__")
 _HOMES = re.compile(r"/|/home/|/Users/|[A-Za-z]:\\\\(Users\\\\)?")
 _CALLS = {"__call__": "_ops.py", "proxy_call": "proxy_tensor.py", "__torch_dispatch__": "fake_tensor.py"}
 """Functions that hold the operator being called, by file."""
@@ -233,12 +235,12 @@ def module_path(meta: dict[str, Any]) -> str | None:
 
 def _read_asker(moment: Moment, frame: FrameType) -> None:
     """The innermost frame that is not the guard machinery itself; none where an operator's C++ code asked, whose
-    question arrives through a nameless handler of the fake tensors."""
+    question arrives at the operator's call (torch 2.15) or through a nameless handler of the fake tensors (before)."""
     if moment.asker is not None or moment.native:
         return
     code = frame.f_code
     filename = code.co_filename
-    if filename == _TORCH + "_subclasses" + os.sep + "fake_tensor.py" and code.co_name.startswith("<"):
+    if code.co_name.startswith("<") and filename == _FAKE_TENSORS or (filename, code.co_name) == _OPERATOR_CALL:
         moment.native = True
         return
     if (filename, code.co_name) == _EXTREMES:
