@@ -30,6 +30,7 @@ from guarddiff.torch_bridge import hooks, onnx_nodes, probe
 from guarddiff.torch_bridge.record import Recording
 
 _Part = TypeVar("_Part")
+_LONGEST_NAME = 200
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _reports: weakref.WeakKeyDictionary[Any, Report] = weakref.WeakKeyDictionary()
 _last = threading.local()
@@ -218,13 +219,13 @@ class Pipeline:
         return proved
 
     def _bare(self) -> Report:
-        return Report(model=type(self.recording.model).__name__, program=self.recording.program)
+        return Report(model=_name(self.recording.model), program=self.recording.program)
 
     def _legacy_report(self, call: legacy.Call) -> Report:
         full = self.options.replay == "full"
         seen = self._guarded("the exported file", lambda: legacy.run(call, full), legacy.Found())
         self._missing += seen.missing
-        return Report(model=type(call.model).__name__, inputs=seen.inputs, findings=seen.findings)
+        return Report(model=_name(call.model), inputs=seen.inputs, findings=seen.findings)
 
     def _with_nodes(self, findings: list[Finding]) -> list[Finding]:
         if not findings or self.recording.program is None:
@@ -252,6 +253,12 @@ class Pipeline:
         except Exception as error:
             self.recording.failed(part, error)
             return instead
+
+
+def _name(model: Any) -> str:
+    """The name of its class, which may be as long as it likes."""
+    name = type(model).__name__
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
 def _text(error: BaseException) -> str:
@@ -283,7 +290,7 @@ def _remember(report: Report) -> None:
 def unguarded(program: Any, model: Any, fault: Exception) -> Report:
     """The report of an export that guarddiff failed to guard, kept for ``report_of`` and ``last_report``."""
     missing = (Missing("the report", scrub(first_line(fault))),)
-    report = Report(model=type(model).__name__, program=program, status="incomplete", missing=missing)
+    report = Report(model=_name(model), program=program, status="incomplete", missing=missing)
     _remember(report)
     return report
 

@@ -20,6 +20,7 @@ from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import guarddiff
 from guarddiff import proving
+from guarddiff.core import forked
 from guarddiff.core.finding import Finding
 from guarddiff.core.origin import Origin
 from guarddiff.core.proof import Reproduction
@@ -64,13 +65,14 @@ class Kept:
 
 @pytest.fixture(autouse=True)
 def kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exports keep what a reproduction is made from, and make none themselves."""
+    """Exports keep what a reproduction is made from, and make none themselves; all in this process."""
 
     def reproductions(findings: list[Finding], prover: Prover, call: reproduce.Call, *_: Any) -> list[Finding]:
         Kept.prover, Kept.call = prover, call
         return list(findings)
 
     monkeypatch.setattr(proving, "reproductions", reproductions)
+    monkeypatch.setattr(forked, "possible", lambda: False)
 
 
 def findings_of(model: nn.Module, args: tuple[Any, ...], more: dict[str, Any]) -> list[Finding]:

@@ -25,6 +25,7 @@ from guarddiff.torch_bridge.groups import Placeholder
 from guarddiff.torch_bridge.intent import AxisIntent, Leaf
 from guarddiff.torch_bridge.record import Boundary, Recording
 
+_LONGEST_VARIABLE = 200
 _RESERVED = frozenset(("min", "max", "abs", "int", "float", "round", "bool", "math", "torch", "None", "True", "False"))
 
 
@@ -211,16 +212,17 @@ def _names(placeholders: list[Placeholder]) -> dict[str, int | None]:
 
 def _is_variable(name: str) -> bool:
     plain = unicodedata.normalize("NFKC", name) == name  # Python's parser changes other identifiers
-    return plain and name.isidentifier() and not keyword.iskeyword(name) and name not in _RESERVED
+    short = len(name) <= _LONGEST_VARIABLE
+    return short and plain and name.isidentifier() and not keyword.iskeyword(name) and name not in _RESERVED
 
 
 def _stems(placeholders: list[Placeholder], taken: Container[str]) -> dict[str, str]:
-    """ONNX input name → the identifier that stands for it in ``x[2]``: the name itself where it is one, never the same
-    for two inputs, never a dimension's name."""
+    """ONNX input name → the identifier that stands for it in ``x[2]``: the name itself where it is one and not too
+    long, never the same for two inputs, never a dimension's name."""
     found: dict[str, str] = {}
     names = [p.onnx for p in placeholders if p.onnx is not None]
     for name in sorted(names, key=lambda name: not _is_variable(name)):
-        stem = name if _is_variable(name) else "_" + re.sub(r"\W", "_", name)
+        stem = name if _is_variable(name) else "_" + re.sub(r"\W", "_", name[:_LONGEST_VARIABLE])
         number = 2
         while stem in found.values() or (stem in taken and stem != name):
             stem, number = f"{stem}_{number}", number + 1
