@@ -20,20 +20,24 @@ VENV_214 ?= .venv-214
 PY_214 := $(VENV_214)/bin/python
 STAMP_214 := $(VENV_214)/.installed
 PACKAGES_214 := torch==2.14.1 torchvision==0.29.1 timm transformers
+# What meets torch itself: its private names, exports, and runs at other sizes.
+CORE_TESTS := tests/torch_bridge tests/test_api.py tests/test_apart.py tests/test_bytes.py \
+	tests/replay/test_prove.py tests/replay/test_search.py tests/replay/test_run.py
 
 OMP_NUM_THREADS ?= 2
 export OMP_NUM_THREADS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-214 lint types bench bench-214 pictures clean
+.PHONY: help setup demo test test-214 core-214 core-tests lint types bench bench-214 pictures clean
 
 help:
 	@echo "make demo       run the main job on three small models and print warnings and report paths"
 	@echo "make test       all tests, with coverage"
 	@echo "make lint       ruff"
 	@echo "make types      mypy --strict"
-	@echo "make bench      what guarddiff adds to an export (bench-214: in the second environment)"
+	@echo "make bench      every benchmark, about an hour (bench-214: in the second environment)"
 	@echo "make test-214   the tests that need torch 2.14.1, torchvision, timm and transformers"
+	@echo "make core-214   the tests of exports, runs and torch's private names there"
 	@echo "make pictures   draw the pictures of the documentation (needs chromium)"
 	@echo "make clean      remove environments, caches and the demo's folder"
 
@@ -68,6 +72,12 @@ test: $(STAMP)
 test-214: $(STAMP_214)
 	$(PY_214) -m pytest -m torch214 $(PYTEST_ARGS)
 
+core-tests:
+	@echo $(CORE_TESTS)
+
+core-214: $(STAMP_214)
+	OMP_NUM_THREADS=1 $(PY_214) -m pytest -n $(WORKERS) --dist loadfile $(CORE_TESTS) $(PYTEST_ARGS)
+
 lint: $(STAMP)
 	$(PY) -m ruff check .
 
@@ -75,10 +85,10 @@ types: $(STAMP)
 	$(PY) -m mypy
 
 bench: $(STAMP)
-	$(PY) tests/benchmarks/overhead.py
+	$(PY) tests/benchmarks/everything.py
 
 bench-214: $(STAMP_214)
-	$(PY_214) tests/benchmarks/overhead.py
+	$(PY_214) tests/benchmarks/everything.py
 
 pictures: $(STAMP)
 	$(PY) docs/make_pictures.py

@@ -106,7 +106,7 @@ class Pipeline:
         wrong = self.declarations()
         report.declarations = self._guarded("the user's declarations", lambda: self._seen(wrong, report), wrong)
         self.report = report
-        self._guarded("the report", lambda: self._close(report), None)
+        self._closed(report)
         loud = [finding for finding in report.findings if finding.warns]
         if loud and self.options.on_finding == "raise" and error is None:
             raise SpecializationError("\n\n".join(self.texts()), report)
@@ -116,7 +116,7 @@ class Pipeline:
         """The report of this export, finished before, as that of a repaired one: written where ``options`` ask for."""
         self.options, report = options, self.finish()
         report.repair = repair
-        self._guarded("the report", lambda: self._close(report), None)
+        self._closed(report)
         return report
 
     def _on_program(self, recording: Recording) -> Any:
@@ -141,6 +141,14 @@ class Pipeline:
                 *report.notes,
                 "repair=True: no repair is known for these findings; the model is torch's own",
             )
+
+    def _closed(self, report: Report) -> None:
+        """Close the report; where that fails it is kept all the same, as one that is incomplete."""
+        known = len(self.recording.missing)
+        self._guarded("the report", lambda: self._close(report), None)
+        if len(self.recording.missing) != known:
+            self._guarded("the report", lambda: self._settle(report), None)
+            _remember(report)
 
     def _close(self, report: Report) -> None:
         report.environment = self._guarded("the environment", probe.versions, {})

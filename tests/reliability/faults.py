@@ -36,6 +36,8 @@ import forked  # noqa: E402
 import identical  # noqa: E402
 
 PACKAGE = str(SOURCE / "guarddiff") + os.sep
+CHECKS = ("options.py",)
+"""Where the user's own keywords are looked at: what that raises is for the user."""
 KINDS: dict[str, Callable[[], BaseException]] = {
     "RuntimeError": lambda: RuntimeError("injected"),
     "MemoryError": lambda: MemoryError("injected"),
@@ -208,6 +210,8 @@ def interrupted(scenario: Scenario, seconds: float) -> dict[str, Any]:
 def name_of(code: Any) -> str | None:
     """``module/file.py:line function`` of a function of guarddiff; None for another's."""
     if not code.co_filename.startswith(PACKAGE) or code.co_name.startswith("<"):
+        return None
+    if code.co_filename[len(PACKAGE) :] in CHECKS:
         return None
     return f"{code.co_filename[len(PACKAGE) :]}:{code.co_firstlineno} {getattr(code, 'co_qualname', code.co_name)}"
 

@@ -30,8 +30,8 @@ _Given = TypeVar("_Given")
 
 STEP_SECONDS = 120.0
 """How long one step may take."""
-SILENT_SECONDS = 600.0
-"""How long a child may work between two steps."""
+SILENT_SECONDS = 300.0
+"""How long a child may work between two steps: reproductions take up to 240."""
 _START_SECONDS = 30.0
 """How long a child may take to say that it is there: a lock that another thread held at the fork is held for ever."""
 _LOOK_SECONDS = 0.5

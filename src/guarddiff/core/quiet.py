@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import re
-import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from guarddiff.core import locks
+
 # Unlike any filter of others: a pattern that everything matches.
 _FILTER: Any = ("ignore", re.compile("(?#guarddiff)", re.IGNORECASE), Warning, None, 0)
-_lock = threading.Lock()
+_lock = locks.lock()
 _users = 0
 _lists: list[list[Any]] = []
 

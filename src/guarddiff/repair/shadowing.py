@@ -6,7 +6,6 @@ import contextlib
 import functools
 import inspect
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -14,6 +13,7 @@ from typing import Any
 
 import torch
 
+from guarddiff.core import locks
 from guarddiff.core.own_models import is_own_model
 
 _LEFT_ALONE = {
@@ -21,7 +21,7 @@ _LEFT_ALONE = {
     *("torch", "numpy", "sympy", "onnx", "onnxscript", "onnx_ir", "onnxruntime", "guarddiff"),
 }
 _ABSENT = object()
-_lock = threading.Lock()
+_lock = locks.lock()
 
 
 def namespaces(model: Any) -> list[dict[str, Any]]:

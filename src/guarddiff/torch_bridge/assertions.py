@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import operator
-import threading
 from collections.abc import Iterator
 
+from guarddiff.core import locks
 from guarddiff.torch_bridge.probe import PrivateName
 
 REFERENCE = PrivateName(
     "torch.utils._sympy.reference", "PythonReferenceAnalysis", "repairs of models that divide sizes and ask about them"
 )
 _NAMES = ("truediv", "int_truediv")
-_lock = threading.Lock()
+_lock = locks.lock()
 _users = 0
 _set: list[str] = []
 

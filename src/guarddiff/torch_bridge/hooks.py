@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from guarddiff.core import locks
 from guarddiff.torch_bridge import probe
 from guarddiff.torch_bridge.probe import PrivateName
 
@@ -44,7 +45,7 @@ class Bystander:
 
 
 _local = threading.local()
-_lock = threading.Lock()
+_lock = locks.lock()
 _installed: list[_Wrap] = []
 _users = 0
 _everywhere: tuple[Observer, ...] = ()
