@@ -442,6 +442,10 @@ def clean() -> Callable[[str], guarddiff.Report]:
 @pytest.mark.parametrize("name", CLEAN)
 def test_controls_stay_silent(name: str, clean: Found) -> None:
     report = clean(name)
+    if name == "gru" and importlib.metadata.version("onnxscript").startswith("0.6."):
+        (finding,) = report.findings  # that release translates it wrongly
+        assert "differs from eager PyTorch at the example's own sizes" in finding.reason
+        return
     assert report.status == "clean"
     assert report.missing == ()
     assert report.warned == []  # type: ignore[attr-defined]
