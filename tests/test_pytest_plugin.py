@@ -78,7 +78,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         given = ("-p", "guarddiff.pytest_plugin", "-p", "no:cacheprovider", "-p", "no:logging", "--tb=short")
         result = pytester.runpytest_inprocess(*given, *options)
         assert hooks.observers() == ()
-        assert hooks._users == 0
+        assert hooks._users == []
         return result
 
     yield with_plugin

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from guarddiff import contracts, rescuing, safety, watching
+from guarddiff.core.calling import Made
 from guarddiff.options import OnFinding, Options, Replay, ReportTo
 from guarddiff.pipeline import Pipeline, last_report, report_of, unguarded
 from guarddiff.report import Report
@@ -160,7 +161,7 @@ class _Exported:
 
 
 def _run(options: Options, args: tuple[Any, ...], kwargs: dict[str, Any], checked: bool = False) -> _Exported:
-    def guarded(export: safety.Made) -> _Exported:
+    def guarded(export: Made) -> _Exported:
         call = watching.legacy_call(args, kwargs)
         pipeline = Pipeline(options, call)
         otherwise: watching.Otherwise | None = None

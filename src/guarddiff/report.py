@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from guarddiff.core import codec
+from guarddiff.core.calling import surely
 from guarddiff.core.errors import ReportFileError, ReportWriteError
 from guarddiff.core.report import ReportData
 from guarddiff.render import json, markdown, text, words
@@ -184,7 +185,7 @@ def _write_together(folder: Path, contents: dict[str, bytes]) -> tuple[Path, ...
                 return paths
         raise OSError(errno.EEXIST, "every name for a report is taken")
     finally:
-        _remove(waiting.values())
+        surely(lambda: _remove(waiting.values()))
 
 
 def _write_new(path: Path, content: bytes) -> None:
@@ -208,7 +209,7 @@ def _claim(waiting: dict[str, Path], targets: dict[str, Path]) -> tuple[Path, ..
         return ()
     finally:
         if not kept:
-            _remove(done)
+            surely(lambda: _remove(done))
     return tuple(done)
 
 
@@ -231,7 +232,7 @@ def _reserve_and_replace(source: Path, target: Path) -> None:
     try:
         os.replace(source, target)
     except BaseException:
-        _remove([target])
+        surely(lambda: _remove([target]))
         raise
 
 

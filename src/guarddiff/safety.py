@@ -6,38 +6,12 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from guarddiff.core.errors import SpecializationError
+from guarddiff.core.calling import Made
+from guarddiff.core.errors import MEANT
 from guarddiff.core.log import say
 from guarddiff.torch_bridge import hooks
 
 _Given = TypeVar("_Given")
-_MEANT = (SpecializationError, Warning)
-"""What the user asked for: ``on_finding="raise"``, and warnings that are errors."""
-
-
-class Made:
-    """A call of torch's exporter, to be made once.
-
-    Attributes:
-        done: Whether it returned.
-        value: What it returned.
-        error: What it raised; None where it did not, or was not made.
-    """
-
-    def __init__(self, call: Callable[[], Any]) -> None:
-        self._call = call
-        self.done = False
-        self.value: Any = None
-        self.error: BaseException | None = None
-
-    def __call__(self) -> Any:
-        try:
-            self.value = self._call()
-        except BaseException as error:
-            self.error = error
-            raise
-        self.done = True
-        return self.value
 
 
 class TorchsOwn(Exception):
@@ -57,7 +31,7 @@ def unharmed(
     made = Made(export)
     try:
         return guarded(made)
-    except _MEANT:
+    except MEANT:
         raise
     except TorchsOwn as passed:
         raise passed.error from None

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from guarddiff import legacy, safety
+from guarddiff.core.calling import Made
 from guarddiff.core.errors import DeclarationWarning, SpecializationError, SpecializationWarning
 from guarddiff.core.log import say, warn, warn_unwritten
 from guarddiff.options import OnFinding, Options, Replay, ReportTo
@@ -56,7 +57,7 @@ class _Watch(watching.Watcher):
         self.begun = begun
 
     def _guard(self, call: Callable[[], Any], arguments: watching.Arguments | None) -> Any:
-        def guarded(made: safety.Made) -> Any:
+        def guarded(made: Made) -> Any:
             pipeline = Pipeline(self._options, legacy_call(*arguments) if arguments is not None else None)
             return run(pipeline, made)[0]
 

@@ -117,8 +117,9 @@ def scenarios() -> dict[str, Scenario]:
     }
 
 
-def export(scenario: Scenario, plain: bool) -> dict[str, Any]:
-    """One export in this process, in a folder of its own: model, file, error, files, report, and what it changed."""
+def export(scenario: Scenario, plain: bool, trace: Any = None) -> dict[str, Any]:
+    """One export in this process, in a folder of its own: model, file, error, files, report, and what it changed.
+    ``trace``: a trace function for the call and the threads that it starts."""
     import state
     import torch
 
@@ -132,6 +133,8 @@ def export(scenario: Scenario, plain: bool) -> dict[str, Any]:
         os.chdir(f"{folder}/here")
         tempfile.tempdir = os.environ["TMPDIR"] = f"{folder}/tmp"
         before = {**state.of_process(), **state.of_model(model, args)}
+        threading.settrace(trace)
+        sys.settrace(trace)
         try:
             if plain:
                 program = torch.onnx.export(model, args, "m.onnx", **keywords)
@@ -145,7 +148,7 @@ def export(scenario: Scenario, plain: bool) -> dict[str, Any]:
             program = None
         finally:
             sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
+            threading.settrace(None)
         after = {**state.of_process(), **state.of_model(model, args)}
         ours = ("files of the folder", "trace")  # the model and the reports, and what makes the fault
         found["changed"] = [one for one in state.changed(before, after) if one not in ours]
@@ -174,9 +177,7 @@ def called(scenario: Scenario) -> list[str]:
                 noted.add(name)
                 os.write(names.fileno(), f"{name}\n".encode())
 
-        threading.settrace(note)
-        sys.settrace(note)
-        export(scenario, plain=False)
+        export(scenario, plain=False, trace=note)
         names.seek(0)
         return sorted(set(names.read().decode().splitlines()))
 
@@ -190,12 +191,10 @@ def with_fault(scenario: Scenario, target: str, kind: str) -> dict[str, Any]:
         if name_of(frame.f_code) == target and not fired[0]:
             fired[0] = 1
             sys.settrace(None)
-            threading.settrace(None)  # type: ignore[arg-type]
+            threading.settrace(None)
             raise KINDS[kind]()
 
-    threading.settrace(strike)
-    sys.settrace(strike)
-    return {**export(scenario, plain=False), "fired": bool(fired[0])}
+    return {**export(scenario, plain=False, trace=strike), "fired": bool(fired[0])}
 
 
 def interrupted(scenario: Scenario, seconds: float) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import torch
 from tests.torch_bridge.exports import AUTO, Branch, Kron, onnx_export
 from torch import nn
 
+from guarddiff.core.errors import MEANT
 from guarddiff.torch_bridge import hooks, probe, record
 from guarddiff.torch_bridge.probe import PrivateName
 from guarddiff.torch_bridge.record import Recording
@@ -24,6 +25,8 @@ ORIGINALS = {name: name.get() for name in HOOKED}
 
 class Told:
     """An observer that keeps what it is told."""
+
+    passing = MEANT
 
     def __init__(self) -> None:
         self.guards: list[str] = []
@@ -58,7 +61,7 @@ def nothing_is_left() -> Iterator[None]:
         setattr(holder, attribute, ORIGINALS[name])
     assert left == []
     assert hooks.current() is None
-    assert hooks._users == 0
+    assert hooks._users == []
     assert hooks._installed == []
 
 
@@ -360,6 +363,39 @@ def test_an_observer_that_raises_never_breaks_the_export() -> None:
     assert clumsy.failures == [("guards and their origins", "a mistake of ours")] * len(clumsy.guards)
 
 
+@pytest.mark.parametrize("after", [False, True])
+def test_an_observer_that_fails_around_a_call_never_breaks_the_export(after: bool) -> None:
+    class Failing(Told):
+        def around(self, name: PrivateName, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if after:
+                super().around(name, call, args, kwargs)
+            raise RuntimeError("a mistake of ours")
+
+    failing = Failing()
+    with hooks.recording(failing):
+        program = export()
+    assert isinstance(program, torch.onnx.ONNXProgram)
+    assert {text for _, text in failing.failures} == {"a mistake of ours"}
+    assert len(failing.failures) == len(hooks.AROUND)
+
+
+def test_torchs_error_goes_before_one_of_an_observers() -> None:
+    class Failing(Told):
+        def around(self, name: PrivateName, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            with contextlib.suppress(Exception):
+                call()
+            raise RuntimeError("a mistake of ours")
+
+    class Refusing(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            raise ZeroDivisionError("the model's own")
+
+    with pytest.raises(torch.onnx.errors.OnnxExporterError) as plain:
+        torch.onnx.export(Refusing(), (torch.ones(2),), dynamo=True, verbose=False)
+    with hooks.recording(Failing()), pytest.raises(type(plain.value)):
+        torch.onnx.export(Refusing(), (torch.ones(2),), dynamo=True, verbose=False)
+
+
 def test_a_recording_whose_step_fails_tells_of_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -475,7 +511,7 @@ def test_a_module_that_fails_on_import_is_skipped(tmp_path: Any, monkeypatch: py
     (tmp_path / "fails_on_import.py").write_text("raise RuntimeError('incompatible')\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(hooks, "AROUND", (PrivateName("fails_on_import", "anything", "d"), probe.CORE_EXPORT))
-    monkeypatch.setattr(hooks, "_users", 0)  # put back afterwards, whatever happens
+    monkeypatch.setattr(hooks, "_users", [])  # put back afterwards, whatever happens
     monkeypatch.setattr(hooks, "_installed", [])
     with hooks.recording(Told()):
         assert wrapped() == [probe.CORE_EXPORT, probe.LOG_GUARD, hooks.LEGACY_EXPORT]

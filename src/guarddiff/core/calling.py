@@ -1,4 +1,4 @@
-"""How a call fits a signature."""
+"""Calls: how one fits a signature, and what came of one."""
 
 from __future__ import annotations
 
@@ -18,3 +18,37 @@ def by_parameter(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapp
         else:
             given[name] = value
     return given
+
+
+class Made:
+    """A call of torch's, to be made once.
+
+    Attributes:
+        done: Whether it returned.
+        value: What it returned.
+        error: What it raised; None where it did not, or was not made.
+    """
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self.done = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def __call__(self) -> Any:
+        try:
+            self.value = self._call()
+        except BaseException as error:
+            self.error = error
+            raise
+        self.done = True
+        return self.value
+
+
+def surely(undo: Callable[[], Any]) -> None:
+    """Call ``undo``, which may be called twice; where it is interrupted, once more before the interrupt goes on."""
+    try:
+        undo()
+    except BaseException:
+        undo()
+        raise

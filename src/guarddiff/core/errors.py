@@ -37,6 +37,10 @@ class SpecializationError(GuarddiffError):
         self.report = report
 
 
+MEANT: tuple[type[Exception], ...] = (SpecializationError, Warning)
+"""What the user asked for: ``on_finding="raise"``, and warnings that are errors."""
+
+
 class ReportFileError(GuarddiffError, ValueError):
     """A file is no report of ours, is torn, or comes from a newer guarddiff."""
 

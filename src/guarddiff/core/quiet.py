@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from guarddiff.core import locks
+from guarddiff.core.calling import surely
 
 # Unlike any filter of others: a pattern that everything matches.
 _FILTER: Any = ("ignore", re.compile("(?#guarddiff)", re.IGNORECASE), Warning, None, 0)
 _lock = locks.lock()
-_users = 0
+_users: list[object] = []
 _lists: list[list[Any]] = []
 
 
@@ -24,24 +25,31 @@ def quiet() -> Iterator[None]:
     ``warnings.catch_warnings`` puts back whole lists of filters: where two threads use it in turn, what one of them set
     stays for good. Here one filter is put in by the first and taken out by the last, of all lists that have it.
     """
-    _change(1)
+    user = object()
     try:
+        _on(user)
         yield
     finally:
-        _change(-1)
+        surely(lambda: _off(user))
 
 
-def _change(by: int) -> None:
-    global _users
+def _on(user: object) -> None:
     filters: Any = warnings.filters
     with _lock:
-        _users += by
+        _users.append(user)
         if not any(found is filters for found in _lists):
             _lists.append(filters)  # another list is in force inside a catch_warnings of others
-        if by > 0:
-            if not any(entry is _FILTER for entry in filters):
-                filters.insert(0, _FILTER)
-        elif not _users:
-            for known in _lists:
+        if not any(entry is _FILTER for entry in filters):
+            filters.insert(0, _FILTER)
+
+
+def _off(user: object) -> None:
+    """Twice is no error."""
+    filters: Any = warnings.filters
+    with _lock:
+        if user in _users:
+            _users.remove(user)
+        if not _users:
+            for known in (*_lists, filters):
                 known[:] = [entry for entry in known if entry is not _FILTER]
             _lists.clear()

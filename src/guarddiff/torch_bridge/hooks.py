@@ -16,12 +16,17 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from guarddiff.core import locks
+from guarddiff.core.calling import Made, surely
+from guarddiff.core.errors import MEANT
 from guarddiff.torch_bridge import probe
 from guarddiff.torch_bridge.probe import PrivateName
 
 
 class Observer(Protocol):
-    """What a recording is told. Every method gets the arguments of the call as it was made."""
+    """What a recording is told. Every method gets the arguments of the call as it was made. Of what ``around`` raises
+    of its own only ``passing`` goes through to the caller."""
+
+    passing: tuple[type[Exception], ...]
 
     def guard(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None: ...
     def around(
@@ -32,6 +37,8 @@ class Observer(Protocol):
 
 class Bystander:
     """An observer that lets everything pass; others change what they need."""
+
+    passing: tuple[type[Exception], ...] = MEANT
 
     def guard(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         del args, kwargs
@@ -47,8 +54,9 @@ class Bystander:
 _local = threading.local()
 _lock = locks.lock()
 _installed: list[_Wrap] = []
-_users = 0
-_everywhere: tuple[Observer, ...] = ()
+_users: list[_Place] = []
+_everywhere: tuple[_Place, ...] = ()
+_refused: dict[PrivateName, Exception] = {}
 
 
 class _Place:
@@ -93,19 +101,33 @@ def current() -> Observer | None:
     if places:
         return places[-1].observer
     shared = _everywhere
-    return shared[-1] if shared else None
+    return shared[-1].observer if shared else None
 
 
 def observers() -> tuple[Observer, ...]:
     """All observers that are on in this thread, outermost first, each once: those of all threads, then its own."""
-    own = (place.observer for place in _places() if place.observer is not None)
-    return tuple({id(observer): observer for observer in (*_everywhere, *own)}.values())
+    found = (place.observer for place in (*_everywhere, *_places()) if place.observer is not None)
+    return tuple({id(observer): observer for observer in found}.values())
 
 
 def around(name: PrivateName, call: Callable[[], Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Make ``call`` as a wrapper of ``name`` would: through the observer of this thread, if there is one."""
+    """Make ``call`` as a wrapper of ``name`` would: through the observer of this thread, if there is one. Where that
+    fails by a fault of its own, what the call gives or raises is given or raised."""
     observer = current()
-    return call() if observer is None else observer.around(name, call, args, kwargs)
+    if observer is None:
+        return call()
+    made = Made(call)
+    try:
+        return observer.around(name, made, args, kwargs)
+    except observer.passing:
+        raise
+    except Exception as error:
+        if error is made.error:
+            raise
+        observer.failed(name.loss, error)
+    if made.error is not None:
+        raise made.error
+    return made.value if made.done else call()
 
 
 @contextlib.contextmanager
@@ -117,34 +139,41 @@ def recording(observer: Observer | None) -> Iterator[None]:
     """
     places = _places()
     place = _Place(observer)
-    if observer is not None:
-        _acquire()
-    places.append(place)
+
+    def away() -> None:
+        if place in places:
+            places.remove(place)
+        _release(place)
+
     try:
+        if observer is not None:
+            _acquire(place)
+            _tell_of_refused(observer)
+        places.append(place)
         yield
     finally:
-        places.remove(place)
-        if observer is not None:
-            _release()
+        surely(away)
 
 
 @contextlib.contextmanager
 def everywhere(observer: Observer) -> Iterator[None]:
     """Tell ``observer`` of what happens in every thread that has no observer of its own; of several, the newest."""
+    place = _Place(observer)
+
+    def away() -> None:
+        global _everywhere
+        with _lock:
+            _everywhere = tuple(other for other in _everywhere if other is not place)
+        _release(place)
+
     global _everywhere
-    _acquire()
-    with _lock:
-        _everywhere = (*_everywhere, observer)
     try:
+        _acquire(place)
+        with _lock:
+            _everywhere = (*_everywhere, place)
         yield
     finally:
-        with _lock:
-            left = list(_everywhere)
-            left.reverse()
-            left.remove(observer)
-            left.reverse()
-            _everywhere = tuple(left)
-        _release()
+        surely(away)
 
 
 def _places() -> list[_Place]:
@@ -155,38 +184,48 @@ def _places() -> list[_Place]:
     return places
 
 
-def _acquire() -> None:
-    global _users
+def _acquire(place: _Place) -> None:
     with _lock:
-        _users += 1
-        if _users == 1:
+        _users.append(place)
+        if len(_users) == 1:
+            _refused.clear()
             for name in AROUND:
                 _install(name, _around_wrapper)
             _install(probe.LOG_GUARD, _guard_wrapper)
             _install(LEGACY_EXPORT, _legacy_wrapper)
 
 
-def _release() -> None:
-    global _users
+def _release(place: _Place) -> None:
+    """Twice is no error."""
     with _lock:
-        _users -= 1
+        if place in _users:
+            _users.remove(place)
         while _installed and not _users:
-            wrap = _installed.pop()
+            wrap = _installed[-1]
             wrap.live = False
             if wrap.holder.__dict__.get(wrap.attribute) is wrap.wrapper:
                 setattr(wrap.holder, wrap.attribute, wrap.original)
+            _installed.pop()
 
 
 def _install(name: PrivateName, make: Callable[[PrivateName, _Wrap], Any]) -> None:
     try:
         holder, attribute = name.owner()
         original = holder.__dict__[attribute] if attribute in holder.__dict__ else getattr(holder, attribute)
-        wrap = _Wrap(holder, attribute, original)
-        wrap.wrapper = make(name, wrap)
-        setattr(holder, attribute, wrap.wrapper)
     except Exception:  # probe.missing_names() tells of it
         return
-    _installed.append(wrap)
+    try:
+        wrap = _Wrap(holder, attribute, original)
+        wrap.wrapper = make(name, wrap)
+        _installed.append(wrap)
+        setattr(holder, attribute, wrap.wrapper)
+    except Exception as error:
+        _refused[name] = error
+
+
+def _tell_of_refused(observer: Observer) -> None:
+    for name, error in _refused.items():
+        observer.failed(name.loss, error)
 
 
 def _around_wrapper(name: PrivateName, wrap: _Wrap) -> Any:

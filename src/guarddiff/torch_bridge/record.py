@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy
 
-from guarddiff.core.errors import SpecializationError
+from guarddiff.core.errors import MEANT
 from guarddiff.core.log import say
 from guarddiff.core.privacy import scrub
 from guarddiff.core.report import Missing
@@ -44,7 +44,7 @@ class Recording:
     changes it (weights are shared)."""
 
     on_program: Callable[[Recording], Any] | None = None
-    passing: tuple[type[Exception], ...] = (SpecializationError,)
+    passing: tuple[type[Exception], ...] = MEANT
     keep_unoptimized: bool = False
     stage: Stage = "declare"
     model: Any = None
@@ -105,13 +105,7 @@ class Recording:
         result = call()
         self._quietly(name.loss, after, self, result, args)
         if name is probe.CORE_EXPORT and self.on_program is not None:
-            try:
-                instead = self.on_program(self)
-            except self.passing:
-                raise
-            except Exception as error:
-                self.failed("the report", error)
-                instead = None
+            instead = self.on_program(self)
             return result if instead is None else instead
         return result
 
