@@ -244,6 +244,10 @@ def _over(pid: int) -> bool:
 
 def _end(pid: int) -> None:
     """End a child and what it started, and wait until it has gone."""
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return  # somebody else waited for it: its number may be another's by now
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)
