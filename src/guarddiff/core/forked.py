@@ -18,11 +18,13 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, TypeVar
 
 from guarddiff.core import log
+from guarddiff.core.calling import surely
 from guarddiff.core.child import Died
 from guarddiff.core.quiet import quiet
 
@@ -157,7 +159,7 @@ def _in_child(task: Callable[[], Any], gone: Mapping[int, Died], given_up: bool)
                     _be_the_child(task, _Inside(writer, gone, given_up), scratch)
         except OSError as error:
             raise _Elsewhere(str(error)) from error
-        stack.callback(_end, pid)
+        stack.callback(surely, partial(_end, pid))
         return _answer(pid, reader)
 
 
