@@ -29,7 +29,7 @@ sys.path[:0] = [str(HERE.parents[1] / "src"), str(HERE)]
 
 import forked  # noqa: E402
 
-_ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
+_ADDRESS = re.compile(r"0x[0-9a-f]{6,}|\b1[34]\d{13}\b")
 
 
 def prepare() -> None:
@@ -77,7 +77,7 @@ def export(key: str, mode: str) -> dict[str, Any]:
                 trial.model, args, "m.onnx", kwargs=kwargs or None, dynamo=True, verbose=False, **trial.keywords, **more
             )
         except Exception as error:
-            found["error"] = _ADDRESS.sub("0x", f"{type(error).__name__}: {error}")
+            found["error"] = _ADDRESS.sub("ADDRESS", f"{type(error).__name__}: {error}")
             program = None
         after = {**state.of_process(), **state.of_model(trial.model, leaves)}
         found["changed"] = state.changed(before, after)
@@ -138,6 +138,7 @@ def main() -> None:
             print(json.dumps(line)[:1500], flush=True)
         if out is not None:
             out.write(json.dumps(line) + "\n")
+            out.flush()
     told = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
     print(f"{sum(outcomes.values())} of {len(keys)} cases in {time.monotonic() - started:.0f} s: {told}")
     print(
