@@ -35,7 +35,7 @@ help:
 	@echo "make test       all tests, with coverage"
 	@echo "make lint       ruff"
 	@echo "make types      mypy --strict"
-	@echo "make bench      every benchmark, about an hour (bench-214: in the second environment)"
+	@echo "make bench      every benchmark (bench-214: in the second environment)"
 	@echo "make test-214   the tests that need torch 2.14.1, torchvision, timm and transformers"
 	@echo "make core-214   the tests of exports, runs and torch's private names there"
 	@echo "make pictures   draw the pictures of the documentation (needs chromium)"

@@ -18,6 +18,7 @@ from torch.export import Dim
 import guarddiff
 from guarddiff import apart
 from guarddiff.core import forked
+from guarddiff.torch_bridge.record import Recording
 
 pytestmark = [
     pytest.mark.skipif(not forked.possible(), reason="no children are forked here"),
@@ -111,6 +112,33 @@ def test_onnx_runtime_that_crashes_while_it_loads(monkeypatch: pytest.MonkeyPatc
     (finding,) = report.findings
     assert finding.verdict == "unconfirmed"
     assert "crashed (SIGABRT)" in finding.reason
+
+
+def test_onnx_runtime_that_does_not_come_back_is_no_proof_and_ends_no_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(_Session):
+        def run(self, names: Any, feeds: dict[str, Any]) -> Any:
+            if any(value.shape[2] != 6 for value in feeds.values()):
+                time.sleep(60)
+            return self._session.run(names, feeds)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Slow)
+    monkeypatch.setattr(forked, "STEP_SECONDS", 3.0)
+    _, report = exported(nn.ReLU(), replay="full")
+    states = {made.state: made.text for made in report.tries if made.state != "agrees"}
+    assert set(states) == {"unknown"}
+    assert "was not" in states["unknown"]
+    assert report.findings == ()
+
+
+def test_what_is_missing_after_a_task_is_kept() -> None:
+    recording = Recording()
+
+    def task() -> int:
+        recording.failed("a part", ValueError("of a child"))
+        return os.getpid()
+
+    assert apart.recorded(recording, task) != os.getpid()
+    assert [(one.part, one.why) for one in recording.missing] == [("a part", "ValueError: of a child")]
 
 
 def test_a_model_that_does_not_come_back_at_other_sizes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from guarddiff.core import forked
 from guarddiff.torch_bridge import hooks, thread_state
+from guarddiff.torch_bridge.record import Recording
 
 _Given = TypeVar("_Given")
 
@@ -31,3 +32,9 @@ def run(task: Callable[[], _Given]) -> _Given:
             return unwatched()
 
     return forked.run(entered)
+
+
+def recorded(recording: Recording, task: Callable[[], _Given]) -> _Given:
+    """As ``run``; what the task adds to what is missing in the recording is kept."""
+    given, recording.missing = run(lambda: (task(), recording.missing))
+    return given

@@ -223,8 +223,7 @@ class Pipeline:
         """The proofs, made apart where anything has to be run."""
         if not proving.runs(job):
             return proving.prove(job, self._guarded)
-        proved, self.recording.missing = apart.run(lambda: (proving.prove(job, self._guarded), self.recording.missing))
-        return proved
+        return apart.recorded(self.recording, lambda: proving.prove(job, self._guarded))
 
     def _bare(self) -> Report:
         return Report(model=_name(self.recording.model), program=self.recording.program)

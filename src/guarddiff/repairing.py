@@ -161,7 +161,7 @@ class _Work:
         if self.wrong_at_example:
             unoptimized = tuple(repair for repair in way.repairs if not repair.optimize)
             way = dataclasses.replace(way, repairs=(*used.values(), *unoptimized))
-        done = apart.run(lambda: self._judged(again, way, guarded))
+        done = apart.recorded(recording, lambda: self._judged(again, way, guarded))
         if done.outcome is not None and done.outcome.returned:
             done.program = program
         if done.outcome is not None:

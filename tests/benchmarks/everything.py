@@ -1,6 +1,6 @@
 """Every benchmark in turn, as docs/performance.md has them: python tests/benchmarks/everything.py.
 
-``--only overhead verdict`` runs some of them. Nothing else should run on the machine. All take about an hour.
+``--only overhead verdict`` runs some of them. Nothing else should run on the machine.
 """
 
 from __future__ import annotations

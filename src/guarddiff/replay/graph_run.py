@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from guarddiff.core.child import Died
 from guarddiff.core.forked import step
 from guarddiff.replay.inputs import Example
 from guarddiff.replay.run import one_line, undisturbed
@@ -58,6 +59,8 @@ def run(
     try:
         with undisturbed(0), step():
             outputs = runner.run(*values)
+    except Died as death:
+        raise NotCallable(f"it {death}") from death
     except Exception as error:
         done.raised = one_line(error.__cause__ or error) if runner.failed is None else runner.failed[1]
         done.failed = runner.failed[0] if runner.failed is not None else None

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from guarddiff.core.child import Died
 from guarddiff.replay import onnx_cut
 from guarddiff.replay.isolate import NotIsolable
 from guarddiff.replay.run import Session, Unavailable, one_line
@@ -45,12 +46,15 @@ def fx_name(node: Any) -> str:
 def run(model: Any, wanted: Sequence[str], feeds: Mapping[str, Any]) -> OnnxRun:
     """The ``wanted`` values (names, in the graph's order) at ``feeds``.
 
-    Where ONNX Runtime raises, the longest part before the node that does is run instead, found by halving.
+    Where ONNX Runtime raises, the longest part before the node that does is run instead, found by halving. Raises
+    Died where it ends its process.
     """
     if not wanted:
         return OnnxRun()
     try:
         return OnnxRun(_values(model, wanted, feeds))
+    except Died:
+        raise
     except Exception as error:
         raised = error
     right, wrong = 0, len(wanted)  # the first `right` values can be computed, the first `wrong` can't
@@ -60,6 +64,8 @@ def run(model: Any, wanted: Sequence[str], feeds: Mapping[str, Any]) -> OnnxRun:
         try:
             values = _values(model, wanted[:middle], feeds)
             right = middle
+        except Died:
+            raise
         except Exception as error:
             raised, wrong = error, middle
     return OnnxRun(values, wanted[wrong - 1], one_line(raised))
