@@ -30,8 +30,8 @@ class Counted:
         return "torch's"
 
 
-def instead(program: Any, fault: Exception) -> str:
-    return f"{program}, for {fault}"
+def instead(made: safety.Made, fault: Exception) -> str:
+    return f"{made.value}, for {fault}"
 
 
 def test_what_the_guarded_call_gives_is_given() -> None:
@@ -111,7 +111,7 @@ def fail(*_: Any, **__: Any) -> Any:
     raise ZeroDivisionError("a fault of ours")
 
 
-FAULTS = [(pipeline.Pipeline, "__init__"), (watching, "_begin"), (pipeline.Pipeline, "finish")]
+FAULTS = [(pipeline.Pipeline, "__init__"), (watching.Told, "begin"), (pipeline.Pipeline, "finish")]
 
 
 @pytest.mark.parametrize(
@@ -122,13 +122,28 @@ def test_an_export_is_torchs_where_guarding_it_fails(
     holder: Any, name: str, watched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(holder, name, fail)
-    if watched:
-        with guarddiff.watch():
-            program = torch.onnx.export(nn.ReLU(), (LINE,), dynamo=True, verbose=False)
-    else:
-        program = guarddiff.export(nn.ReLU(), (LINE,), dynamo=True, verbose=False)
+    with guarddiff.watch() as reports:
+        export = torch.onnx.export if watched else guarddiff.export
+        program = export(nn.ReLU(), (LINE,), dynamo=True, verbose=False)
     assert [node.op_type for node in program.model_proto.graph.node] == ["Relu"]
     report = guarddiff.report_of(program)
     assert report.status == "incomplete"
     assert "ZeroDivisionError: a fault of ours" in [one.why for one in report.missing]
     assert guarddiff.last_report() is not None
+    if name != "begin":
+        assert [one.missing for one in reports] == [report.missing]
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_an_error_of_torchs_is_told_where_guarding_fails(watched: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong(nn.Module):
+        def forward(self, x: Any) -> Any:
+            raise IndexError("the model's own")
+
+    monkeypatch.setattr(pipeline.Pipeline, "finish", fail)
+    with guarddiff.watch() as reports, pytest.raises(torch.onnx.OnnxExporterError):
+        (torch.onnx.export if watched else guarddiff.export)(Wrong(), (LINE,), dynamo=True, verbose=False)
+    (report,) = reports
+    assert report.status == "incomplete"
+    assert "caused by IndexError" in str(report.error)
+    assert "ZeroDivisionError: a fault of ours" in [one.why for one in report.missing]

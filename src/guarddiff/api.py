@@ -161,20 +161,24 @@ class _Exported:
 
 
 def _run(options: Options, args: tuple[Any, ...], kwargs: dict[str, Any], checked: bool = False) -> _Exported:
+    told = watching.Told()
+
     def guarded(export: Made) -> _Exported:
         call = watching.legacy_call(args, kwargs)
         pipeline = Pipeline(options, call)
         otherwise: watching.Otherwise | None = None
         if options.repair and call is None:
             otherwise = functools.partial(rescuing.rescue, args, kwargs, options)
-        program, report = watching.run(pipeline, export, checked=checked, otherwise=otherwise)
+        program, report = watching.run(pipeline, export, told, checked=checked, otherwise=otherwise)
         lost = contracts.keep_frozen(args, kwargs, report)
         if lost:
             pipeline.without_contract(report, lost)
         return _Exported(program, report, pipeline.wrong_sizes)
 
-    def instead(program: Any, fault: Exception) -> _Exported:
-        return _Exported(program, unguarded(program, kwargs.get("model", args[0] if args else None), fault))
+    def instead(export: Made, fault: Exception) -> _Exported:
+        report = unguarded(kwargs.get("model", args[0] if args else None), export, fault)
+        told.end(watching.Outcome(report, handed=export.done and not checked))
+        return _Exported(export.value, report)
 
     return safety.unharmed(functools.partial(torch.onnx.export, *args, **kwargs), guarded, instead)
 

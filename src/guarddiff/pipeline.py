@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from guarddiff import apart, legacy, proving, repairing
 from guarddiff.analysis import attribute, constants, declarations, notes
+from guarddiff.core.calling import Made
 from guarddiff.core.declaration import Misdeclaration, Request
 from guarddiff.core.errors import ReportWriteError, SpecializationError, first_line
 from guarddiff.core.finding import Finding
@@ -294,10 +295,11 @@ def _remember(report: Report) -> None:
         _reports[program] = kept
 
 
-def unguarded(program: Any, model: Any, fault: Exception) -> Report:
+def unguarded(model: Any, made: Made, fault: Exception) -> Report:
     """The report of an export that guarddiff failed to guard, kept for ``report_of`` and ``last_report``."""
     missing = (Missing("the report", scrub(first_line(fault))),)
-    report = Report(model=_name(model), program=program, status="incomplete", missing=missing)
+    error = _text(made.error) if made.error is not None else None
+    report = Report(model=_name(model), program=made.value, error=error, status="incomplete", missing=missing)
     _remember(report)
     return report
 

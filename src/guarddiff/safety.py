@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -23,11 +24,11 @@ class TorchsOwn(Exception):
 
 
 def unharmed(
-    export: Callable[[], Any], guarded: Callable[[Made], _Given], instead: Callable[[Any, Exception], _Given]
+    export: Callable[[], Any], guarded: Callable[[Made], _Given], instead: Callable[[Made, Exception], _Given]
 ) -> _Given:
-    """What ``guarded`` gives of the call. Where it fails by a fault of ours: what ``instead`` gives of torch's own
-    result and of the fault, which is logged; the call is made then if it was not made yet. Raises what torch raises,
-    and what the user asked for."""
+    """What ``guarded`` gives of the call. Where it fails by a fault of ours: what ``instead`` gives of the call, which
+    is made then if it was not made yet, and of the fault, which is logged. Raises what torch raises, and what the user
+    asked for."""
     made = Made(export)
     try:
         return guarded(made)
@@ -40,12 +41,16 @@ def unharmed(
             raise
         fault = error
     say(logging.ERROR, "guarddiff failed: what the export gives is torch's own", fault)
+    if not made.done and made.error is None:
+        _make_alone(made)
     if made.error is not None:
+        with contextlib.suppress(Exception):
+            instead(made, fault)
         raise made.error
-    return instead(made.value if made.done else _alone(export), fault)
+    return instead(made, fault)
 
 
-def _alone(export: Callable[[], Any]) -> Any:
-    """The call, with nobody watching: a watch that failed would fail again at each of the exporter's steps."""
-    with hooks.recording(None):
-        return export()
+def _make_alone(made: Made) -> None:
+    """Make the call with nobody watching: a watch that failed would fail again at each of the exporter's steps."""
+    with contextlib.suppress(Exception), hooks.recording(None):
+        made()

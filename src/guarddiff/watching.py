@@ -48,6 +48,35 @@ Otherwise = Callable[[Exception], tuple[Any, Report] | None]
 """Given what an export raised: another program and its report, or None."""
 
 
+class Told:
+    """What the watches that are on in this thread are told of one export: that it begins, and once how it ends."""
+
+    def __init__(self) -> None:
+        self._ended: list[Ended] | None = None
+
+    def begin(self) -> None:
+        self._ended = []
+        for observer in hooks.observers():
+            if isinstance(observer, _Watch) and observer.begun is not None:
+                try:
+                    self._ended.append(observer.begun())
+                except Exception as error:
+                    say(logging.ERROR, "guarddiff could not tell that an export begins", error)
+
+    def end(self, outcome: Outcome | None) -> None:
+        """Also where ``begin`` was not come to; more than once is no error."""
+        try:
+            if self._ended is None:
+                self.begin()
+        except Exception as error:
+            say(logging.ERROR, "guarddiff could not tell that an export begins", error)
+        while self._ended:
+            try:
+                self._ended.pop(0)(outcome)
+            except Exception as error:
+                say(logging.ERROR, "guarddiff could not tell what an export showed", error)
+
+
 class _Watch(watching.Watcher):
     """Guards what it is told of with ``options``, and tells ``begun`` of every guarded export while it is on."""
 
@@ -57,13 +86,15 @@ class _Watch(watching.Watcher):
         self.begun = begun
 
     def _guard(self, call: Callable[[], Any], arguments: watching.Arguments | None) -> Any:
+        told = Told()
+
         def guarded(made: Made) -> Any:
             pipeline = Pipeline(self._options, legacy_call(*arguments) if arguments is not None else None)
-            return run(pipeline, made)[0]
+            return run(pipeline, made, told)[0]
 
-        def instead(program: Any, fault: Exception) -> Any:
-            unguarded(program, None, fault)
-            return program
+        def instead(made: Made, fault: Exception) -> Any:
+            told.end(Outcome(unguarded(None, made, fault), handed=made.done))
+            return made.value
 
         return safety.unharmed(call, guarded, instead)
 
@@ -142,15 +173,20 @@ def listen(begun: Begun, replay: Replay = "findings") -> Iterator[None]:
 
 
 def run(
-    pipeline: Pipeline, call: Callable[[], Any], *, checked: bool = False, otherwise: Otherwise | None = None
+    pipeline: Pipeline,
+    call: Callable[[], Any],
+    told: Told,
+    *,
+    checked: bool = False,
+    otherwise: Otherwise | None = None,
 ) -> tuple[Any, Report]:
     """One guarded call: the result of ``call`` and the report. ``checked``: the caller gets the report. ``otherwise``
     is asked for both where ``call`` raises before there is a program; None there lets the error through."""
-    ended = _begin()
-    told: set[str] = set()
+    told.begin()
+    warned: set[str] = set()
     try:
         if pipeline.torchscript:  # torch aborts the process for some wrong declarations
-            _warn_of_declarations(pipeline, told)
+            _warn_of_declarations(pipeline, warned)
         with hooks.recording(pipeline.recording):
             program = call()
         report = pipeline.finish()
@@ -158,20 +194,20 @@ def run(
         if otherwise is not None and pipeline.report is None:
             instead = otherwise(error)
             if instead is not None:
-                _warn_of_declarations(pipeline, told)
-                _end(ended, Outcome(instead[1], handed=not checked))
+                _warn_of_declarations(pipeline, warned)
+                told.end(Outcome(instead[1], handed=not checked))
                 return instead
         known = pipeline.report
         refused = isinstance(error, SpecializationError) and known is not None and error.report is known
-        _end(ended, Outcome(known if refused and known else pipeline.finish(error), handed=False))
+        told.end(Outcome(known if refused and known else pipeline.finish(error), handed=False))
         with contextlib.suppress(DeclarationWarning):  # where warnings are errors, what was raised goes first
-            _warn_of_declarations(pipeline, told)
+            _warn_of_declarations(pipeline, warned)
         raise
     except BaseException:
-        _end(ended, None)
+        told.end(None)
         raise
-    _end(ended, Outcome(report, handed=not checked))
-    _warn_of_declarations(pipeline, told)
+    told.end(Outcome(report, handed=not checked))
+    _warn_of_declarations(pipeline, warned)
     if pipeline.unwritten:
         warn_unwritten(pipeline.unwritten)
     if pipeline.options.on_finding == "warn":
@@ -205,32 +241,12 @@ def _append(reports: list[Report], outcome: Outcome | None) -> None:
         reports.append(outcome.report)
 
 
-def _begin() -> list[Ended]:
-    """Tell the watches that are on in this thread that an export begins."""
-    ended: list[Ended] = []
-    for observer in hooks.observers():
-        if isinstance(observer, _Watch) and observer.begun is not None:
-            try:
-                ended.append(observer.begun())
-            except Exception as error:
-                say(logging.ERROR, "guarddiff could not tell that an export begins", error)
-    return ended
-
-
-def _end(ended: list[Ended], outcome: Outcome | None) -> None:
-    for tell in ended:
-        try:
-            tell(outcome)
-        except Exception as error:
-            say(logging.ERROR, "guarddiff could not tell what an export showed", error)
-
-
-def _warn_of_declarations(pipeline: Pipeline, told: set[str]) -> None:
-    """Warn of what was declared wrongly, each once; ``told`` holds what was warned of already."""
+def _warn_of_declarations(pipeline: Pipeline, warned: set[str]) -> None:
+    """Warn of what was declared wrongly, each once; ``warned`` holds what was warned of already."""
     if pipeline.options.on_finding == "ignore":
         return
     for text in pipeline.declaration_texts():
-        if text not in told:
-            told.add(text)
+        if text not in warned:
+            warned.add(text)
             say(logging.WARNING, text)
             warn(text, DeclarationWarning)

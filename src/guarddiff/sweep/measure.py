@@ -105,7 +105,7 @@ class _Measurement:
 
     def _exported(self, pipeline: Pipeline) -> tuple[Any, Report]:
         args, keywords = _call(self._trial)
-        return watching.run(pipeline, functools.partial(torch.onnx.export, *args, **keywords))
+        return watching.run(pipeline, functools.partial(torch.onnx.export, *args, **keywords), watching.Told())
 
     def _names(self, pipeline: Pipeline, program: Any) -> tuple[str | None, ...]:
         """The ONNX input of each leaf of the inputs."""
