@@ -364,6 +364,7 @@ def test_no_file_and_a_folder(tmp_path: Path) -> None:
     assert "No such file" in not_loaded(tmp_path / "missing.json")
     assert "directory" in not_loaded(tmp_path)
     not_loaded("a\x00b")
+    assert "missing.json" in not_loaded(b"missing.json")
 
 
 def test_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

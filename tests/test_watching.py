@@ -213,6 +213,16 @@ def test_reports_are_numbered_in_the_folder_as_it_was(tmp_path: Path, monkeypatc
     assert models == {"ReLU", "Sigmoid", "Tanh"}
 
 
+def test_a_folder_that_is_gone_fails_no_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with guarddiff.watch(report_to="reports") as reports, pytest.warns(RuntimeWarning, match="could not be written"):
+        program = torch.onnx.export(nn.ReLU(), (torch.ones(2, 3),), dynamo=True, verbose=False)
+    assert program is not None
+    assert [(report.status, report.paths) for report in reports] == [("incomplete", ())]
+
+
 def test_a_wrapper_that_somebody_puts_over_ours_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     with guarddiff.watch("ignore", "off") as reports:

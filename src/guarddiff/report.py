@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from guarddiff.core import codec
-from guarddiff.core.calling import surely
 from guarddiff.core.errors import ReportFileError, ReportWriteError
 from guarddiff.core.report import ReportData
 from guarddiff.render import json, markdown, text, words
@@ -185,7 +184,11 @@ def _write_together(folder: Path, contents: dict[str, bytes]) -> tuple[Path, ...
                 return paths
         raise OSError(errno.EEXIST, "every name for a report is taken")
     finally:
-        surely(lambda: _remove(waiting.values()))
+        try:
+            _remove(waiting.values())
+        except BaseException:  # interrupted: once more
+            _remove(waiting.values())
+            raise
 
 
 def _write_new(path: Path, content: bytes) -> None:
@@ -209,7 +212,11 @@ def _claim(waiting: dict[str, Path], targets: dict[str, Path]) -> tuple[Path, ..
         return ()
     finally:
         if not kept:
-            surely(lambda: _remove(done))
+            try:
+                _remove(done)
+            except BaseException:  # interrupted: once more
+                _remove(done)
+                raise
     return tuple(done)
 
 
@@ -232,7 +239,11 @@ def _reserve_and_replace(source: Path, target: Path) -> None:
     try:
         os.replace(source, target)
     except BaseException:
-        surely(lambda: _remove([target]))
+        try:
+            _remove([target])
+        except BaseException:  # interrupted: once more
+            _remove([target])
+            raise
         raise
 
 
@@ -243,7 +254,7 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def _shown(path: str | os.PathLike[str]) -> str:
-    return f"'{words.clean_end(os.fspath(path), 200)}'"
+    return f"'{words.clean_end(os.fsdecode(path), 200)}'"
 
 
 def _quoted(given: object) -> str:

@@ -233,7 +233,10 @@ def _options(on_finding: OnFinding, replay: Replay, report_to: ReportTo) -> Opti
     options = Options(on_finding, replay, False, report_to)
     if options.report_to is None:
         return options
-    return dataclasses.replace(options, report_to=os.path.abspath(options.report_to))
+    try:
+        return dataclasses.replace(options, report_to=os.path.abspath(options.report_to))
+    except OSError:  # there is no such folder any more
+        return options
 
 
 def _append(reports: list[Report], outcome: Outcome | None) -> None:

@@ -167,6 +167,22 @@ def test_what_has_no_contract(pooled: Exported, tmp_path: Path) -> None:
         guarddiff.read_contract(tmp_path / "alone.contract.json")
 
 
+def test_text_that_is_not_utf_8(pooled: Exported, tmp_path: Path) -> None:
+    path = pooled.copied_to(tmp_path)
+    guarddiff.embed_contract(path, pooled.report)
+    model = onnx.load(path, load_external_data=False)
+    for holder in (model, model.graph.node[0]):
+        prop = holder.metadata_props.add()
+        prop.key = prop.value = "guarded"
+        path.write_bytes(model.SerializeToString().replace(b"guarded", b"g\xffarded"))
+        for read in (guarddiff.read_contract, guarddiff.CheckedSession):
+            with pytest.raises(ContractError, match="text that is not UTF-8"):
+                read(path)
+        with pytest.raises(ContractError, match="text that is not UTF-8"):
+            guarddiff.embed_contract(path, pooled.report)
+        del holder.metadata_props[-1]
+
+
 def test_weights_outside_the_folder_are_not_read(pooled: Exported, tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     path = pooled.copied_to(tmp_path / "model")

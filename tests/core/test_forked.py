@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -27,7 +29,8 @@ pytestmark = pytest.mark.skipif(not forked.possible(), reason="no children are f
 def children() -> list[str]:
     found: list[str] = []
     for task in Path("/proc/self/task").iterdir():
-        found += (task / "children").read_text(encoding="ascii").split()
+        with contextlib.suppress(FileNotFoundError):  # the thread has ended since
+            found += (task / "children").read_text(encoding="ascii").split()
     return found
 
 
@@ -216,8 +219,6 @@ def test_a_child_that_hangs_between_two_steps(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_the_child_started_ends_with_it(tmp_path: Path) -> None:
-    import subprocess
-
     noted = tmp_path.parent / f"{tmp_path.name}-pid"
 
     def task() -> None:
@@ -297,3 +298,111 @@ def test_a_full_disk_is_no_hindrance(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(tempfile, "mkdtemp", full)
     assert forked.run(os.getpid) != os.getpid()
+
+
+def test_what_waits_to_be_written_is_written_once(tmp_path: Path) -> None:
+    log = tmp_path.parent / f"{tmp_path.name}.log"
+    script = (
+        "import sys; from guarddiff.core import forked; sys.stdout = open(sys.argv[1], 'w'); print('before')\n"
+        "assert forked.run(lambda: 5) == 5; print('after')"
+    )
+    run_script(script, str(log))
+    assert log.read_text() == "before\nafter\n"
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (0, 1), (0, 1, 2)])
+def test_closed_standard_streams_take_nothing_away(closed: tuple[int, ...]) -> None:
+    script = (
+        "import os, sys; from guarddiff.core import forked\n"
+        "from guarddiff.core.child import Died\n"
+        "for stream in map(int, sys.argv[1:]): os.close(stream)\n"
+        "try: forked.run(os.abort)\n"
+        "except Died: os._exit(7)"
+    )
+    assert run_script(script, *map(str, closed), code=7) == 7
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_child_whose_parent_is_ended_leaves_nothing(number: int, tmp_path: Path) -> None:
+    held = tmp_path.parent / f"{tmp_path.name}-held"
+    held.mkdir()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.signal(number, signal.SIG_DFL) if number != signal.SIGKILL else None
+            tempfile.tempdir = str(held)
+            forked.run(lambda: time.sleep(60))
+        finally:
+            os._exit(0)
+    until(lambda: len(list(held.iterdir())) == 1)
+    time.sleep(0.3)  # until the child is at work
+    os.kill(pid, number)
+    os.waitpid(pid, 0)
+    until(lambda: not list(held.iterdir()))
+
+
+def test_a_child_whose_parent_ended_before_it_began(tmp_path: Path) -> None:
+    noted = tmp_path.parent / f"{tmp_path.name}-noted"
+    script = (
+        "import os, pathlib, sys, time; from guarddiff.core import forked\n"
+        "os.register_at_fork(after_in_child=lambda: (os.close(2), time.sleep(1)))\n"
+        "def task():\n"
+        "    pathlib.Path(sys.argv[1]).write_text(str(os.getpid())); time.sleep(60)\n"
+        "import threading; threading.Timer(0.3, lambda: os._exit(7)).start()\n"
+        "forked.run(task)"
+    )
+    run_script(script, str(noted), code=7)
+    time.sleep(1.2)
+    until(lambda: not noted.exists() or not Path(f"/proc/{noted.read_text() or 0}").exists())
+
+
+def test_where_no_thread_can_be_had_in_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    home, start = os.getpid(), threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if os.getpid() != home:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert forked.run(os.getpid) == home
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_a_child_never_goes_on_as_its_parent(error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is raised in it: two processes would run the rest of the user's program."""
+
+    def fail(*_: Any) -> None:
+        raise error
+
+    home = os.getpid()
+    monkeypatch.setattr(forked, "_be_the_child", fail)
+    try:
+        assert forked.run(os.getpid) == home
+    finally:
+        if os.getpid() != home:
+            os._exit(1)
+
+
+def test_signals_are_as_they_were() -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    handler = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        there = forked.run(lambda: (signal.pthread_sigmask(signal.SIG_BLOCK, ()), signal.getsignal(signal.SIGUSR1)))
+    finally:
+        signal.signal(signal.SIGUSR1, handler)
+    assert there == (set(), signal.SIG_DFL)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+
+
+def run_script(script: str, *args: str, code: int = 0) -> int:
+    done = subprocess.run([sys.executable, "-c", script, *args], timeout=60, capture_output=True, check=False)
+    assert done.returncode == code, done.stderr
+    return done.returncode
+
+
+def until(reached: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not reached():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

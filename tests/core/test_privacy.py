@@ -17,6 +17,7 @@ from guarddiff.core.privacy import scrub
         ("site-packages are packages", "site-packages are packages"),
         (f'File "{privacy.__file__}", line 3', 'File "guarddiff/core/privacy.py", line 3'),
         ("/home/ann/project/net.py and /Users/bob/x", "~/project/net.py and ~/x"),
+        (r"'C:\\Users\\alice\\m.onnx' and c:\users\bob\m.onnx", r"'~\\m.onnx' and ~\m.onnx"),
     ],
 )
 def test_folders_that_tell_of_the_machine(text: str, expected: str) -> None:
@@ -27,4 +28,8 @@ def test_the_own_home_and_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("TOKEN", "a-long-secret")
     monkeypatch.setenv("SHORT", "short")
+    monkeypatch.setenv("KEY", "wJalr/K7MDENG/bPxRf")
+    monkeypatch.setenv("DATABASE", "postgres://ann:password@db/x")
+    monkeypatch.setenv("FOLDERS", "/usr:/usr/bin")
     assert scrub(f"{tmp_path}/net.py: a-long-secret, short") == "~/net.py: …, short"
+    assert scrub("wJalr/K7MDENG/bPxRf at postgres://ann:password@db/x in /usr:/usr/bin") == "… at … in /usr:/usr/bin"

@@ -108,6 +108,13 @@ TORCH = (
             "TorchExportError: Failed. Next steps:\n- Modify\n- Debug\n…\ncaused by ValueError: no",
             "TorchExportError: Failed: ValueError: no",
         ),
+        (
+            "TorchExportError: Failed. Next steps:\ncaused by ValueError: Found the following conflicts:\n"
+            "- tracing inferred a static shape of 7 for inputs['x'].shape[1]\n- another",
+            "TorchExportError: Failed: ValueError: Found the following conflicts: tracing inferred a static shape of 7 "
+            "for inputs['x'].shape[1]",
+        ),
+        ("caused by ValueError: nothing follows:", "caused by ValueError: nothing follows:"),
         ("\x1b[1;31mValueError\x1b[0m: no\nmore", "ValueError: no"),
         ("\n\nboom", "boom"),
         ("", ""),

@@ -133,6 +133,13 @@ def test_a_wrong_run_at_the_example_itself_marks_it() -> None:
     assert tried_sizes(broken) == {("x", 0): {(6, "differs"): 1}}
 
 
+def test_an_operator_by_itself_tells_of_the_model_that_it_is_wrong_and_nothing_else() -> None:
+    states: tuple[TryState, ...] = ("agrees", "rejected", "unknown", "differs")
+    tries = [Try({"x": (size,)}, state, "operator") for size, state in enumerate(states, 7)]
+    found = tried_sizes(report(inputs=(spec("x", PLAIN),), tries=(*tries, Try({"x": (7,)}, "differs"))))
+    assert found == {("x", 0): {(10, "differs"): 1, (7, "differs"): 1}}
+
+
 def test_marks_that_would_cover_each_other_are_stacked() -> None:
     found = drawn(tried={(6, "agrees"): 1, (6, "differs"): 1, (6, "unknown"): 1, (11, "agrees"): 1})
     assert sorted(mark.level for mark in found.marks) == [0, 0, 1, 2]

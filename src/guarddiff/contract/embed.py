@@ -164,6 +164,8 @@ def _parse(content: bytes, name: str) -> onnx.ModelProto:
         raise ContractError(f"{name}: not a readable ONNX model: {err}") from None
     if not model.HasField("graph"):
         raise ContractError(f"{name}: not an ONNX model: it has no graph")
+    if not all(isinstance(text, str) for text in external.texts(model)):  # broken UTF-8 comes as bytes
+        raise ContractError(f"{name}: not a readable ONNX model: it holds text that is not UTF-8")
     return model
 
 

@@ -49,6 +49,23 @@ def constants(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
             yield from (attribute.t, *attribute.tensors)
 
 
+def texts(model: onnx.ModelProto) -> Iterator[str | bytes]:
+    """Names, keys and values that are read of a model."""
+    yield from (text for props in (model.metadata_props, model.graph.metadata_props) for text in _pairs(props))
+    for node in nodes(model):
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output, *_pairs(node.metadata_props))
+        yield from (attribute.name for attribute in node.attribute)
+    for value in (*model.graph.input, *model.graph.output):
+        yield from (value.name, *(dim.dim_param for dim in value.type.tensor_type.shape.dim))
+    for tensor in (*initializers(model), *constants(model)):
+        yield from (tensor.name, *_pairs(tensor.external_data))
+
+
+def _pairs(entries: Iterable[onnx.StringStringEntryProto]) -> Iterator[str | bytes]:
+    for entry in entries:
+        yield from (entry.key, entry.value)
+
+
 def place(tensor: onnx.TensorProto) -> Place | None:
     """Where a tensor is kept; None for one that is in the model. Raises ContractError for what is no place."""
     if tensor.data_location != onnx.TensorProto.EXTERNAL:

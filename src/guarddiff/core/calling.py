@@ -43,12 +43,3 @@ class Made:
             raise
         self.done = True
         return self.value
-
-
-def surely(undo: Callable[[], Any]) -> None:
-    """Call ``undo``, which may be called twice; where it is interrupted, once more before the interrupt goes on."""
-    try:
-        undo()
-    except BaseException:
-        undo()
-        raise

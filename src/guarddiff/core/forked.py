@@ -18,13 +18,11 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from guarddiff.core import log
-from guarddiff.core.calling import surely
 from guarddiff.core.child import Died
 from guarddiff.core.quiet import quiet
 
@@ -38,6 +36,7 @@ _START_SECONDS = 30.0
 """How long a child may take to say that it is there: a lock that another thread held at the fork is held for ever."""
 _LOOK_SECONDS = 0.5
 _GRACE_SECONDS = 5.0
+_LAST_STREAM = 2
 MOST_DEATHS = 8
 """After so many children that ended no further step of a task is done; one that was too slow counts for four."""
 
@@ -72,6 +71,8 @@ class _Inside:
 
 
 _inside: _Inside | None = None
+_unused: list[Any] = []
+"""In a child, the streams of its parent: one that is closed writes what waits in it a second time."""
 
 
 class _Death(Exception):
@@ -151,16 +152,47 @@ def _in_child(task: Callable[[], Any], gone: Mapping[int, Died], given_up: bool)
         except OSError:
             scratch = None
         try:
-            reader, writer = Pipe(duplex=False)
+            reader, writer = _pipe()
             stack.enter_context(reader)
-            with writer, quiet():  # from Python 3.12 on a fork beside other threads warns
+            parent = os.getpid()
+            with writer, quiet(), _signals_later():  # from Python 3.12 on a fork beside other threads warns
                 pid = os.fork()
                 if pid == 0:
-                    _be_the_child(task, _Inside(writer, gone, given_up), scratch)
+                    try:
+                        _be_the_child(task, _Inside(writer, gone, given_up), scratch, parent)
+                    finally:
+                        os._exit(0)
+                stack.callback(_end, pid)
+                stack.callback(_end, pid)  # the first may be interrupted
         except OSError as error:
             raise _Elsewhere(str(error)) from error
-        stack.callback(surely, partial(_end, pid))
         return _answer(pid, reader)
+
+
+def _pipe() -> tuple[Connection, Connection]:
+    """Both ends, neither of them with the number of a standard stream: those may be closed here, as in a daemon."""
+    held: list[int] = []
+    try:
+        while True:
+            reader, writer = Pipe(duplex=False)
+            if min(reader.fileno(), writer.fileno()) > _LAST_STREAM:
+                return reader, writer
+            reader.close()
+            writer.close()
+            held.append(os.open(os.devnull, os.O_RDWR))
+    finally:
+        for number in held:
+            os.close(number)
+
+
+@contextlib.contextmanager
+def _signals_later() -> Iterator[None]:
+    """What a signal raises comes at the end, and not between a fork and what has to follow it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
@@ -257,38 +289,39 @@ def _end(pid: int) -> None:
         os.waitpid(pid, 0)
 
 
-def _be_the_child(task: Callable[[], Any], inside: _Inside, scratch: str | None) -> NoReturn:
+def _be_the_child(task: Callable[[], Any], inside: _Inside, scratch: str | None, parent: int) -> None:
     """Do the task in a thread of its own: the threads that OpenMP made for the one that forked are not here, and it
     would wait for them."""
     global _inside
-    try:
-        parent = os.getppid()
-        _settle(scratch)
-        _inside = inside
-        inside.tell("between")
-        log.forward(lambda level, text, error: inside.tell("log", (level, text, _parts(error))))
-        context = contextvars.copy_context()
-        worker = threading.Thread(target=context.run, args=(_do, task, inside), daemon=True)
-        worker.start()
-        while worker.is_alive() and os.getppid() == parent:
-            worker.join(_LOOK_SECONDS)
-        if worker.is_alive():
-            os.killpg(0, signal.SIGKILL)
-    finally:
-        os._exit(0)
+    _settle(scratch)
+    _inside = inside
+    log.forward(lambda level, text, error: inside.tell("log", (level, text, _parts(error))))
+    context = contextvars.copy_context()
+    worker = threading.Thread(target=context.run, args=(_do, task, inside), daemon=True)
+    worker.start()
+    while worker.is_alive() and os.getppid() == parent:
+        worker.join(_LOOK_SECONDS)
+    if worker.is_alive():
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
+        os.killpg(0, signal.SIGKILL)
 
 
 def _settle(scratch: str | None) -> None:
     """What a child does not share: signals, the terminal, temporary files, core dumps; it is the first to go where
     memory runs out."""
     os.setpgid(0, 0)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     faulthandler.disable()
     gc.freeze()  # what was there before is not looked at again, and so not copied
     nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
+    for stream in range(_LAST_STREAM + 1):
         os.dup2(nothing, stream)
+    _unused.extend((sys.stdin, sys.stdout, sys.stderr))
     sys.stdin, sys.stdout, sys.stderr = (open(os.devnull, mode, encoding="utf-8") for mode in ("r", "w", "w"))  # noqa: SIM115
     if scratch is not None:
         tempfile.tempdir = scratch
@@ -302,6 +335,7 @@ def _settle(scratch: str | None) -> None:
 
 
 def _do(task: Callable[[], Any], inside: _Inside) -> None:
+    inside.tell("between")
     try:
         message = ("value", task())
     except NotApart as error:

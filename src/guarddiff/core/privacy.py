@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 
-_HOMES = re.compile(r"(/home|/Users|[A-Za-z]:\\Users)[/\\][^/\\\s'\"]+")
+_HOMES = re.compile(r"(/home|/Users|[A-Za-z]:[/\\]+(?i:users))[/\\]+[^/\\\s'\"]+")
 _INSTALLED = re.compile(r"[^\s'\"()]*site-packages[/\\]")
 _OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "guarddiff")
 _SHORTEST = 8
@@ -21,8 +21,13 @@ def scrub(text: str) -> str:
     if len(home) > 1:
         text = text.replace(home, "~")
     text = _HOMES.sub("~", text)
-    secrets = sorted((v for v in os.environ.values() if len(v) >= _SHORTEST and os.sep not in v), key=len, reverse=True)
-    for value in secrets:
+    secrets = (value for value in os.environ.values() if len(value) >= _SHORTEST and not _paths(value))
+    for value in sorted(secrets, key=len, reverse=True):
         if value in text:
             text = text.replace(value, "…")
     return text
+
+
+def _paths(value: str) -> bool:
+    """Whether a value of the environment is the path of a file or folder, or a list of some."""
+    return any(os.path.isabs(part) and os.path.exists(part) for part in value.split(os.pathsep))

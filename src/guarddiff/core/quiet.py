@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from guarddiff.core import locks
-from guarddiff.core.calling import surely
 
 # Unlike any filter of others: a pattern that everything matches.
 _FILTER: Any = ("ignore", re.compile("(?#guarddiff)", re.IGNORECASE), Warning, None, 0)
@@ -30,7 +29,11 @@ def quiet() -> Iterator[None]:
         _on(user)
         yield
     finally:
-        surely(lambda: _off(user))
+        try:
+            _off(user)
+        except BaseException:  # interrupted: once more
+            _off(user)
+            raise
 
 
 def _on(user: object) -> None:

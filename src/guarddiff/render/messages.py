@@ -99,8 +99,12 @@ def _named(lines: list[str]) -> str:
 
 
 def _better(line: str, following: list[str]) -> str:
-    """``line``, or the first one after it that says something where it says nothing itself."""
-    for one in (line, *following[:20]):
+    """``line``, or the first one after it that says something where it says nothing itself; what a line that ends in
+    a colon announces comes with it."""
+    lines = (line, *following[:20])
+    for number, one in enumerate(lines):
         if one and not one.lower().startswith(_NOISE):
-            return _CLASS.sub(r"\1", one)
+            said = _CLASS.sub(r"\1", one)
+            told = next(iter(lines[number + 1 :]), "") if said.endswith(":") else ""
+            return f"{said} {told.removeprefix('- ')}" if told and not told.startswith("#") else said
     return ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from guarddiff.core.finding import Finding
 from guarddiff.core.proof import (
@@ -50,12 +51,14 @@ TRY_STATES: dict[TryState, str] = {
     "unknown": "unknown",
 }
 
+_ALONE = "eager PyTorch refuses it by itself"
 _COUNTED: tuple[tuple[TryState, str, str], ...] = (
     ("differs", "differ", "differs"),
     ("agrees", "agree", "agrees"),
     ("rejected", "refused by eager PyTorch", "refused by eager PyTorch"),
     ("unknown", "unknown", "unknown"),
 )
+_LOUDEST: dict[TryState, int] = {"differs": 0, "unknown": 1, "rejected": 2, "agrees": 3}
 
 SCOPES: dict[ReproductionScope, str] = {
     "operator": "the operator alone",
@@ -171,27 +174,40 @@ def differing(finding: Finding) -> DifferingNode | None:
 
 
 def try_rows(tries: Sequence[Try], most: int) -> tuple[list[TryRow], int]:
-    """At most ``most`` tries, those that do not agree first, and how many are left out."""
-    ordered = sorted(tries, key=lambda one: one.state == "agrees")
+    """At most ``most`` tries, those that do not agree first, and how many are left out.
+
+    Of each way that runs went the first ones are shown (sizes that the user asked for are run first), and of the whole
+    model before those of an operator by itself.
+    """
+    by_way: dict[tuple[str, TryState], list[Try]] = {}
+    for one in sorted(tries, key=lambda one: (one.scope, _LOUDEST[one.state])):
+        by_way.setdefault((one.scope, one.state), []).append(one)
+    waiting = [one for turn in zip_longest(*by_way.values()) for one in turn if one is not None]
+    shown = sorted(waiting[:most], key=lambda one: (one.scope, _LOUDEST[one.state]))
     rows = [
         TryRow(
             words.shapes(one.sizes) or "no tensor inputs",
             "operator by itself" if one.scope == "operator" else "whole model",
-            TRY_STATES[one.state],
+            _ALONE if one.scope == "operator" and one.state == "rejected" else TRY_STATES[one.state],
             words.shorter(one.text),
         )
-        for one in ordered[:most]
+        for one in shown
     ]
     return rows, max(0, len(tries) - most)
 
 
 def try_count(tries: Sequence[Try]) -> str:
-    """``7 runs: 5 agree, 2 differ``."""
-    seen = Counter(one.state for one in tries)
-    parts = [
-        f"{number} {verb if number > 1 else single}" for state, verb, single in _COUNTED if (number := seen[state])
-    ]
-    return f"{words.count(len(tries), 'run')}: {', '.join(parts)}"
+    """``7 runs: 5 agree, 2 differ``, and those of operators by themselves after them."""
+    told = []
+    for scope, whose in (("model", ""), ("operator", " of an operator by itself")):
+        own = [one.state for one in tries if one.scope == scope]
+        seen = Counter(own)
+        parts = [
+            f"{number} {verb if number > 1 else single}" for state, verb, single in _COUNTED if (number := seen[state])
+        ]
+        if own:
+            told.append(f"{words.count(len(own), 'run')}{whose}: {', '.join(parts)}")
+    return "; ".join(told) or "0 runs"
 
 
 def script_claim(found: Reproduction) -> str:

@@ -143,10 +143,13 @@ def tried_sizes(report: ReportData) -> dict[Place, dict[tuple[int, TryState], in
     """For each declared dimension the sizes that were run, how that went, and how often.
 
     A run that went wrong or was refused tells of the dimensions that left the example's size and, among those, of
-    the ones whose size is not admitted where there are such: the others were merely there.
+    the ones whose size is not admitted where there are such: the others were merely there. An operator by itself can
+    show that the model is wrong, and nothing else of the model.
     """
     dims = [d for spec in report.inputs for d in spec.dims if d.declared]
-    runs: list[tuple[Mapping[str, Sequence[int]], TryState]] = [(run.sizes, run.state) for run in _runs(report)]
+    runs: list[tuple[Mapping[str, Sequence[int]], TryState]] = [
+        (run.sizes, run.state) for run in _runs(report) if run.scope == "model" or run.state == "differs"
+    ]
     seen = [sizes for sizes, state in runs if state == "differs"]
     proofs = [f.counterexample.sizes for f in report.findings if f.counterexample and not f.repaired]
     runs += [(sizes, "differs") for sizes in proofs if sizes not in seen]

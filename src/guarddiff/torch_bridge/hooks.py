@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from guarddiff.core import locks
-from guarddiff.core.calling import Made, surely
+from guarddiff.core.calling import Made
 from guarddiff.core.errors import MEANT
 from guarddiff.torch_bridge import probe
 from guarddiff.torch_bridge.probe import PrivateName
@@ -152,7 +152,11 @@ def recording(observer: Observer | None) -> Iterator[None]:
         places.append(place)
         yield
     finally:
-        surely(away)
+        try:
+            away()
+        except BaseException:  # interrupted: once more
+            away()
+            raise
 
 
 @contextlib.contextmanager
@@ -173,7 +177,11 @@ def everywhere(observer: Observer) -> Iterator[None]:
             _everywhere = (*_everywhere, place)
         yield
     finally:
-        surely(away)
+        try:
+            away()
+        except BaseException:  # interrupted: once more
+            away()
+            raise
 
 
 def _places() -> list[_Place]:
