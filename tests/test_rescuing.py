@@ -93,6 +93,7 @@ def test_what_no_repair_helps_raises_as_before(tmp_path: Path) -> None:
     assert report is not None
     assert report.error
     assert report.repair is None
+    assert [note for note in report.notes if "exported with all repairs on as well" in note]
 
 
 def test_a_rescue_that_is_not_right_is_not_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -122,3 +123,6 @@ def test_without_replay_nothing_is_taken() -> None:
         guarddiff.export(
             Volume(), (torch.randn(1, 2, 4, 4, 4),), dynamic_shapes=({2: Dim.AUTO},), repair=True, replay="off"
         )
+    report = guarddiff.last_report()
+    assert report is not None
+    assert report.notes == ()

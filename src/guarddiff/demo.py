@@ -74,7 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     proved = True
     for name, make, example, shapes in models():
         torch.manual_seed(0)
-        print(f"\n=== {name}: exported with {', '.join(str(tuple(x.shape)) for x in example)}\n", flush=True)
+        print(f"\n=== {name}: exported with {', '.join(str(tuple(x.shape)) for x in example)}", flush=True)
+        print("    (with the proof and a small reproduction: up to a minute)\n", flush=True)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", guarddiff.SpecializationWarning)
             program = guarddiff.export(

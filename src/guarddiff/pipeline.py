@@ -32,6 +32,9 @@ from guarddiff.torch_bridge.record import Recording
 
 _Part = TypeVar("_Part")
 _LONGEST_NAME = 200
+_NO_RESCUE = (
+    "repair=True: exported with all repairs on as well, and that gave no model that is right; the error is torch's"
+)
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _reports: weakref.WeakKeyDictionary[Any, Report] = weakref.WeakKeyDictionary()
 _last = threading.local()
@@ -103,6 +106,8 @@ class Pipeline:
             report = self._guarded("the report", self._report, self._bare())
             if self.options.repair and error is None:
                 self._repair(report)
+            elif self.options.repair and not self.torchscript and self.options.replay != "off":
+                report.notes = (*report.notes, _NO_RESCUE)
         report.error = _text(error) if error is not None else None
         wrong = self.declarations()
         report.declarations = self._guarded("the user's declarations", lambda: self._seen(wrong, report), wrong)

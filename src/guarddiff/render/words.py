@@ -344,7 +344,8 @@ def summary(report: ReportData) -> str:
     if report.missing:
         parts.append("A part of the evidence is missing: what is not listed here is unknown, not fine.")
     if report.error:
-        parts.append("The export raised an exception; this is what was found until then.")
+        seen = report.findings or report.inputs or report.declarations
+        parts.append(f"The export raised an exception{'; this is what was found until then' if seen else ''}.")
     return " ".join(parts)
 
 
