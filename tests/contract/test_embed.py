@@ -118,10 +118,10 @@ def test_bytes_without_weights_of_their_own(pooled: Exported, tmp_path: Path) ->
     [
         (lambda text: text[:-40], "torn"),
         (lambda text: text.replace('"version": 1', '"version": 2', 1), "comes from a newer guarddiff"),
-        (lambda text: text.replace("guarddiff-contract", "something-else", 1), "not a contract"),
+        (lambda text: text.replace("guarddiff-contract", "something-else", 1), "not a guarddiff contract"),
         (lambda text: text.replace('"float32"', '"float64"'), "its checksum does not match"),
         (lambda text: text.replace('"model": "Pooled"', '"model": "Other"'), "its checksum does not match"),
-        (lambda text: "[]", "not a contract"),
+        (lambda text: "[]", "not a guarddiff contract"),
         (lambda text: text.replace('"version": 1', '"version": "x"', 1), "its version is"),
     ],
 )

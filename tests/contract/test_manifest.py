@@ -50,7 +50,7 @@ def test_of_a_newer_version(made: Manifest) -> None:
 
 def test_another_file(made: Manifest) -> None:
     for content, told in (
-        (json.dumps({"a": 1}).encode(), 'not a manifest: it has no "format": "guarddiff-variants"'),
+        (json.dumps({"a": 1}).encode(), 'not a guarddiff manifest: it has no "format": "guarddiff-variants"'),
         (b"\xff\xfe", "it is not UTF-8 text"),
     ):
         made.path.write_bytes(content)

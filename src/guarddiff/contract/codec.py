@@ -45,16 +45,9 @@ def unseal(text: str, cls: type[_Record], format: str, newest: int, word: str) -
         mapping = records.parse(text)
     except records.JsonError as err:
         raise ContractError(f"not a readable {word}: {err}") from None
-    if not isinstance(mapping, dict) or mapping.get("format") != format:
-        raise ContractError(f'not a {word}: it has no "format": "{format}"')
-    version = mapping.get("version")
-    if type(version) is not int or version < 1:
-        raise ContractError(f"not a {word}: its version is {records.shown(version)}")
-    if version > newest:
-        raise ContractError(
-            f"the {word} has version {records.shown(version)} and comes from a newer guarddiff; this one reads up "
-            f"to version {newest}: upgrade guarddiff to read it"
-        )
+    fault = records.unheaded(mapping, format, newest, word)
+    if fault:
+        raise ContractError(fault)
     body = {key: value for key, value in mapping.items() if key not in ("format", "version", "checksum")}
     if mapping.get("checksum") != _checksum(body):
         raise ContractError(f"the {word} is torn or was changed: its checksum does not match")

@@ -26,16 +26,9 @@ def to_dict(report: ReportData) -> dict[str, Any]:
 
 def from_dict(mapping: Mapping[str, Any]) -> ReportData:
     """The report that ``mapping`` holds; raises ``ReportFileError`` where it holds none that can be read."""
-    if not isinstance(mapping, Mapping) or mapping.get("format") != FORMAT:
-        raise ReportFileError(f'not a guarddiff report: it has no "format": "{FORMAT}"')
-    version = mapping.get("version")
-    if type(version) is not int or version < 1:
-        raise ReportFileError(f"not a guarddiff report: its version is {records.shown(version)}")
-    if version > VERSION:
-        raise ReportFileError(
-            f"the report has version {records.shown(version)} and comes from a newer guarddiff; "
-            f"this one reads up to version {VERSION}: upgrade guarddiff to read it"
-        )
+    fault = records.unheaded(mapping, FORMAT, VERSION, "report")
+    if fault:
+        raise ReportFileError(fault)
     try:
         report: ReportData = records.decode(ReportData, mapping, "report")
     except records.RecordError as err:

@@ -45,6 +45,22 @@ def _refuse_constant(name: str) -> None:
     raise JsonError(f"not valid JSON: {name} is no JSON number")
 
 
+def unheaded(mapping: Any, format: str, newest: int, word: str) -> str:
+    """Why ``mapping`` is no record of this ``format`` in a version up to the ``newest``, which ``word`` names; empty
+    where it is one."""
+    if not isinstance(mapping, Mapping) or mapping.get("format") != format:
+        return f'not a guarddiff {word}: it has no "format": "{format}"'
+    version = mapping.get("version")
+    if type(version) is not int or version < 1:
+        return f"not a guarddiff {word}: its version is {shown(version)}"
+    if version > newest:
+        return (
+            f"the {word} has version {shown(version)} and comes from a newer guarddiff; this one reads up to version "
+            f"{newest}: upgrade guarddiff to read it"
+        )
+    return ""
+
+
 def encode(record: Any, cls: type | None = None) -> dict[str, Any]:
     """The fields of a record, sorted by name; those of ``cls``, where the record is of a class made from it."""
     names = saved_hints(cls or type(record))
