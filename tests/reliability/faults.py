@@ -313,16 +313,19 @@ def main() -> None:
         name = key.split("|", 1)[0]
         return measured(known, key, plain[name], sound[name])
 
-    started, counts = time.monotonic(), Counter[str]()
-    for line in forked.spread(keys, measure, given.jobs):
-        counts["injected"] += line["fired"]
-        counts["not reached"] += not line["fired"]
-        counts["wrong"] += bool(line["wrong"])
-        if line["wrong"]:
-            print(f"{line['key']}: {'; '.join(line['wrong'])}", flush=True)
-    functions = {key.split("|", 2)[2] for key in keys if "|interrupt|" not in key}
+    started, counts, done = time.monotonic(), Counter[str](), list[str]()
+    with contextlib.suppress(KeyboardInterrupt):
+        for line in forked.spread(keys, measure, given.jobs):
+            done.append(line["key"])
+            counts["injected"] += line["fired"]
+            counts["not reached"] += not line["fired"]
+            counts["wrong"] += bool(line["wrong"])
+            if line["wrong"]:
+                print(f"{line['key']}: {'; '.join(line['wrong'])}", flush=True)
+    functions = {key.split("|", 2)[2] for key in done if "|interrupt|" not in key}
+    used = {key.split("|", 1)[0] for key in done}
     print(
-        f"{counts['injected']} faults in {len(functions)} functions, {len(names)} scenarios, "
+        f"{len(done)} of {len(keys)}: {counts['injected']} faults in {len(functions)} functions, {len(used)} scenarios, "
         f"{time.monotonic() - started:.0f} s: {counts['wrong']} wrong; {counts['not reached']} were not reached"
     )
 
