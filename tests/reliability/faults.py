@@ -325,8 +325,9 @@ def main() -> None:
     functions = {key.split("|", 2)[2] for key in done if "|interrupt|" not in key}
     used = {key.split("|", 1)[0] for key in done}
     print(
-        f"{len(done)} of {len(keys)}: {counts['injected']} faults in {len(functions)} functions, {len(used)} scenarios, "
-        f"{time.monotonic() - started:.0f} s: {counts['wrong']} wrong; {counts['not reached']} were not reached"
+        f"{len(done)} of {len(keys)}: {counts['injected']} faults in {len(functions)} functions, {len(used)} "
+        f"scenarios, {time.monotonic() - started:.0f} s: {counts['wrong']} wrong; "
+        f"{counts['not reached']} were not reached"
     )
 
 
