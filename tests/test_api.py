@@ -464,6 +464,10 @@ def test_nothing_is_run_where_nothing_restricts(name: str, clean: Found) -> None
 def test_a_fixed_output_is_told_apart(name: str, clean: Found) -> None:
     report = clean(name)
     output = report.program.model_proto.graph.output[0]
+    if torch.__version__ >= "2.15":  # keeps it dynamic
+        assert output.type.tensor_type.shape.dim[1].dim_param
+        assert report.notes == ()
+        return
     assert output.type.tensor_type.shape.dim[1].dim_value == 5
     assert report.notes == (
         f"ONNX output {output.name}[1] is declared with the fixed size 5, although it was x[1] when captured",
