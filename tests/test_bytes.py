@@ -167,7 +167,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Digests, Digests
             [sys.executable, __file__, mode],
             capture_output=True,
             text=True,
-            timeout=500,
+            timeout=1500,
             check=False,
             cwd=tmp_path_factory.mktemp(mode),
             env={**os.environ, "PYTHONPATH": str(SOURCE)},

@@ -26,7 +26,7 @@ def done(folder: Path) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "guarddiff.demo", "--out", str(folder)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
         cwd=folder.parent,
         env={**os.environ, "PYTHONPATH": str(SOURCE)},

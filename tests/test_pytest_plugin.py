@@ -427,7 +427,7 @@ def fresh(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
             capture_output=True,
             text=True,
             check=False,
-            timeout=500,
+            timeout=1500,
         )
 
     return start

@@ -82,7 +82,7 @@ def guarddiff(tmp_path: Path) -> Run:
             [sys.executable, "-m", "guarddiff", *map(str, arguments)],
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=900,
             check=False,
             cwd=cwd or tmp_path,
             env={**os.environ, "PYTHONPATH": str(SOURCE), **env},

@@ -396,7 +396,7 @@ def test_signals_are_as_they_were() -> None:
 
 
 def run_script(script: str, *args: str, code: int = 0) -> int:
-    done = subprocess.run([sys.executable, "-c", script, *args], timeout=60, capture_output=True, check=False)
+    done = subprocess.run([sys.executable, "-c", script, *args], timeout=300, capture_output=True, check=False)
     assert done.returncode == code, done.stderr
     return done.returncode
 
