@@ -56,6 +56,13 @@ def test_a_fault_of_ours_gives_torchs_result_of_one_call(before: bool, caplog: p
     assert record.exc_info[0] is KeyError
 
 
+def test_the_call_is_made_also_where_no_watch_can_be_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(safety.hooks, "recording", fail)
+    export = Counted()
+    assert safety.unharmed(export, fail, instead) == "torch's, for a fault of ours"
+    assert export.calls == 1
+
+
 def test_torchs_error_goes_through_and_before_one_of_ours() -> None:
     error = ValueError("torch's")
 

@@ -41,8 +41,7 @@ def unharmed(
             raise
         fault = error
     say(logging.ERROR, "guarddiff failed: what the export gives is torch's own", fault)
-    if not made.done and made.error is None:
-        _make_alone(made)
+    _make_alone(made)
     if made.error is not None:
         with contextlib.suppress(Exception):
             instead(made, fault)
@@ -51,6 +50,9 @@ def unharmed(
 
 
 def _make_alone(made: Made) -> None:
-    """Make the call with nobody watching: a watch that failed would fail again at each of the exporter's steps."""
-    with contextlib.suppress(Exception), hooks.recording(None):
-        made()
+    """Make the call if it was not made yet, and where that can be done with nobody watching: a watch that failed would
+    fail again at each of the exporter's steps."""
+    for watched in (hooks.recording, contextlib.nullcontext):
+        if not made.done and made.error is None:
+            with contextlib.suppress(Exception), watched(None):
+                made()

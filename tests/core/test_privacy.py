@@ -30,6 +30,8 @@ def test_the_own_home_and_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("SHORT", "short")
     monkeypatch.setenv("KEY", "wJalr/K7MDENG/bPxRf")
     monkeypatch.setenv("DATABASE", "postgres://ann:password@db/x")
-    monkeypatch.setenv("FOLDERS", "/usr:/usr/bin")
+    monkeypatch.setenv("FOLDERS", "/usr:/usr/bin::/nowhere/at/all")
+    monkeypatch.setenv("PLACE", "ftp://ann:word@host:/")
     assert scrub(f"{tmp_path}/net.py: a-long-secret, short") == "~/net.py: …, short"
-    assert scrub("wJalr/K7MDENG/bPxRf at postgres://ann:password@db/x in /usr:/usr/bin") == "… at … in /usr:/usr/bin"
+    assert scrub("wJalr/K7MDENG/bPxRf at postgres://ann:password@db/x or ftp://ann:word@host:/") == "… at … or …"
+    assert scrub("/usr:/usr/bin::/nowhere/at/all") == "/usr:/usr/bin::/nowhere/at/all"

@@ -30,4 +30,5 @@ def scrub(text: str) -> str:
 
 def _paths(value: str) -> bool:
     """Whether a value of the environment is the path of a file or folder, or a list of some."""
-    return any(os.path.isabs(part) and os.path.exists(part) for part in value.split(os.pathsep))
+    parts = [part for part in value.split(os.pathsep) if part]
+    return all(map(os.path.isabs, parts)) and any(map(os.path.exists, parts))
