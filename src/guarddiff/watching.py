@@ -208,12 +208,7 @@ def run(
         raise
     told.end(Outcome(report, handed=not checked))
     _warn_of_declarations(pipeline, warned)
-    if pipeline.unwritten:
-        warn_unwritten(pipeline.unwritten)
-    if pipeline.options.on_finding == "warn":
-        for text in pipeline.texts():
-            say(logging.WARNING, text)
-            warn(text, SpecializationWarning)
+    _warn_of_findings(pipeline)
     return program, report
 
 
@@ -242,6 +237,16 @@ def _options(on_finding: OnFinding, replay: Replay, report_to: ReportTo) -> Opti
 def _append(reports: list[Report], outcome: Outcome | None) -> None:
     if outcome is not None:
         reports.append(outcome.report)
+
+
+def _warn_of_findings(pipeline: Pipeline) -> None:
+    """Warn of what was found, if that was asked for, and of a report that could not be written."""
+    if pipeline.unwritten:
+        warn_unwritten(pipeline.unwritten)
+    if pipeline.options.on_finding == "warn":
+        for text in pipeline.texts():
+            say(logging.WARNING, text)
+            warn(text, SpecializationWarning)
 
 
 def _warn_of_declarations(pipeline: Pipeline, warned: set[str]) -> None:
