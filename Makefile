@@ -69,7 +69,7 @@ demo: $(READY)
 test: $(STAMP)
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
-# Half as much time again: torch's own lines are traced too.
+# Needs half as much processor time again.
 coverage: $(STAMP)
 	$(MAKE) test PYTEST_ARGS="--cov --cov-report=term $(PYTEST_ARGS)"
 

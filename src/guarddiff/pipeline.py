@@ -32,9 +32,7 @@ from guarddiff.torch_bridge.record import Recording
 
 _Part = TypeVar("_Part")
 _LONGEST_NAME = 200
-_NO_RESCUE = (
-    "repair=True: exported with all repairs on as well, and that gave no model that is right; the error is torch's"
-)
+_NO_RESCUE = "repair=True: no repair that is known gives a model that is right; the error is torch's"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _reports: weakref.WeakKeyDictionary[Any, Report] = weakref.WeakKeyDictionary()
 _last = threading.local()

@@ -319,7 +319,7 @@ def test_closed_standard_streams_take_nothing_away(closed: tuple[int, ...]) -> N
         "try: forked.run(os.abort)\n"
         "except Died: os._exit(7)"
     )
-    assert run_script(script, *map(str, closed), code=7) == 7
+    run_script(script, *map(str, closed), code=7)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
@@ -369,19 +369,23 @@ def test_where_no_thread_can_be_had_in_the_child(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_a_child_never_goes_on_as_its_parent(error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_never_goes_on_as_its_parent(
+    error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever is raised in it: two processes would run the rest of the user's program."""
 
     def fail(*_: Any) -> None:
         raise error
 
-    home = os.getpid()
+    home, went_on = os.getpid(), tmp_path.parent / f"{tmp_path.name}-went-on"
     monkeypatch.setattr(forked, "_be_the_child", fail)
     try:
         assert forked.run(os.getpid) == home
     finally:
         if os.getpid() != home:
+            went_on.touch()
             os._exit(1)
+    assert not went_on.exists()
 
 
 def test_signals_are_as_they_were() -> None:
@@ -395,10 +399,9 @@ def test_signals_are_as_they_were() -> None:
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
 
 
-def run_script(script: str, *args: str, code: int = 0) -> int:
+def run_script(script: str, *args: str, code: int = 0) -> None:
     done = subprocess.run([sys.executable, "-c", script, *args], timeout=300, capture_output=True, check=False)
     assert done.returncode == code, done.stderr
-    return done.returncode
 
 
 def until(reached: Callable[[], bool]) -> None:
