@@ -378,7 +378,14 @@ def test_a_child_never_goes_on_as_its_parent(
         raise error
 
     home, went_on = os.getpid(), tmp_path.parent / f"{tmp_path.name}-went-on"
+
+    def wait(pid: int) -> None:
+        """Not to kill it before it could go on."""
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+
     monkeypatch.setattr(forked, "_be_the_child", fail)
+    monkeypatch.setattr(forked, "_end", wait)
     try:
         assert forked.run(os.getpid) == home
     finally:
