@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import os
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -42,6 +43,15 @@ def _same_numbers_in_every_run() -> None:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def shared_registry() -> Iterator[None]:
+    """The exporter's operator registry is built once: it takes most of the time of a small export."""
+    from tests import registry
+
+    with registry.shared_registry():
+        yield
 
 
 @pytest.fixture

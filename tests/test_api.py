@@ -23,7 +23,6 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 from torch.onnx import export as old_reference
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import guarddiff
 from guarddiff import api, pipeline
@@ -33,7 +32,7 @@ from guarddiff.render import text
 from guarddiff.replay import prove
 from guarddiff.torch_bridge import evidence, hooks, origin, probe, record
 
-pytestmark = pytest.mark.usefixtures("no_reproductions")
+pytestmark = pytest.mark.usefixtures("shared_registry", "no_reproductions")
 
 HERE = Path(__file__)
 AUTO = Dim.AUTO
@@ -41,14 +40,6 @@ AUTO = Dim.AUTO
 
 def auto(*axes: int) -> dict[int, Any]:
     return dict.fromkeys(axes, AUTO)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_registry() -> Iterator[None]:
-    """The exporter's operator registry is built once: it takes most of the time of a small export."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import guarddiff
 from guarddiff.api import check_at
+from guarddiff.core.report import Missing
+from guarddiff.replay.prove import Prover
 
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_registry() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
-        yield
+pytestmark = pytest.mark.usefixtures("shared_registry")
 
 
 QUICK = pytest.mark.usefixtures("no_reproductions")
@@ -131,6 +126,76 @@ def test_sizes_that_the_model_refuses_are_told() -> None:
 def test_unknown_sizes_are_an_error() -> None:
     with pytest.raises(ValueError, match=r"there is no dimension 'q' \(known: k, x\[1\]\)"):
         check(Doubled(), COLUMN, ({1: "k"},), sizes={"q": [4]})
+
+
+@QUICK
+def test_sizes_that_can_not_be_run_are_missing() -> None:
+    wide = (torch.randn(3000, 1),)
+    report = check(Doubled(), wide, ({1: "k"},), sizes={"k": [2, 40_000]})
+    assert report.status == "incomplete"
+    assert [(t.sizes["x"][1], t.state) for t in report.tries] == [(1, "agrees"), (2, "agrees"), (40_000, "unknown")]
+    why = "k=40000: an input of shape (3000, 40000) has more than 67,108,864 elements"
+    assert report.missing == (Missing("runs at the sizes that were asked for", why),)
+    assert check(Doubled(), wide, ({1: "k"},), sizes={"k": [2]}).status == "clean"
+
+
+@QUICK
+def test_sizes_that_time_is_too_short_for_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Prover.baseline
+
+    def late(prover: Prover) -> Any:
+        outcome = first(prover)
+        prover.deadline = 0.0
+        return outcome
+
+    monkeypatch.setattr(Prover, "baseline", late)
+    report = check(Doubled(), COLUMN, ({1: "k"},), sizes={"k": [7]})
+    assert report.status == "incomplete"
+    assert [missing.why for missing in report.missing] == ["k=7: the time for trying (120 s) was used up"]
+
+
+@QUICK
+@pytest.mark.parametrize(
+    ("keywords", "why"),
+    [
+        ({"replay": "off"}, 'replay="off": nothing was run'),
+        ({"replay": "off", "dynamo": False}, 'replay="off": nothing was run'),
+    ],
+)
+def test_sizes_that_are_not_run_at_all_are_missing(keywords: dict[str, Any], why: str, tmp_path: Path) -> None:
+    given = {"dynamo": True, "dynamic_axes": {"x": {1: "k"}}, "input_names": ["x"], "replay": "full", **keywords}
+    given = {"verbose": False, "on_finding": "ignore", **given}
+    report = check_at(Doubled(), COLUMN, str(tmp_path / "m.onnx"), sizes={"k": [7]}, **given)
+    assert report.status == "incomplete"
+    assert Missing("runs at the sizes that were asked for", why) in report.missing
+
+
+@QUICK
+def test_sizes_that_a_file_of_the_old_exporter_is_run_at(tmp_path: Path) -> None:
+    class Halved(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[:, : int(x.shape[1]) // 2]
+
+    def at(*asked: int, replay: str = "findings") -> guarddiff.Report:
+        given = {"dynamo": False, "dynamic_axes": {"x": {1: "k"}}, "input_names": ["x"], "replay": replay}
+        given |= {"verbose": False, "on_finding": "ignore", "sizes": {"k": list(asked)}}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return check_at(Halved(), (torch.randn(2, 8),), str(tmp_path / "m.onnx"), **given)
+
+    wrong, large = at(9, 20), at(2**40, replay="full")
+    assert [f.counterexample.sizes for f in wrong.findings if f.counterexample is not None] == [{"x": (2, 20)}]
+    assert [missing.part for missing in wrong.missing] == ["guards"]
+    assert [missing.part for missing in large.missing] == ["runs at the sizes that were asked for"]
+    assert "more than 67,108,864 elements" in large.missing[0].why
+
+
+@QUICK
+def test_sizes_that_can_not_be_run_keep_no_repair_away() -> None:
+    report = check(Pool(), (torch.randn(1, 64, 6, 6),), SHAPES, sizes={"h": [40_000], "w": [40]}, repair=True)
+    assert report.repair is not None and report.repair.returned
+    assert report.status == "incomplete"
+    assert [missing.part for missing in report.missing] == ["runs at the sizes that were asked for"]
 
 
 @QUICK

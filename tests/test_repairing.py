@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +13,13 @@ import pytest
 import torch
 from torch import nn
 from torch.export import Dim
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import guarddiff
+from guarddiff.render import moves
 from guarddiff.repair import registry
 from guarddiff.repair.registry import Refusal, Repair
 
-pytestmark = pytest.mark.usefixtures("no_reproductions")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_registry() -> Iterator[None]:
-    built = functools.cache(ONNXRegistry.from_torchlib)
-
-    def copy(*args: Any, **kwargs: Any) -> ONNXRegistry:
-        """torch writes custom translations into the registry that it is given."""
-        own = ONNXRegistry()
-        own._opset_version = built(*args, **kwargs).opset_version
-        own.functions = {target: list(known) for target, known in built(*args, **kwargs).functions.items()}
-        return own
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(copy))
-        yield
+pytestmark = pytest.mark.usefixtures("shared_registry", "no_reproductions")
 
 
 X = torch.randn(4, 3)
@@ -250,6 +233,27 @@ def test_another_example_takes_the_branch_that_is_right_for_all(monkeypatch: pyt
     for rows in (1, 2, 4, 5, 9):
         x = torch.randn(rows, 3) if rows > 1 else torch.randn(4, 3)
         assert torch.allclose(run(report.program, x), Resized()(x), atol=1e-6)
+
+
+def test_another_example_is_what_may_help_a_branch() -> None:
+    report = guarddiff.check(Resized(), (X,), dynamic_shapes=SHAPES, verbose=False, on_finding="ignore")
+    finding = next(one for one in report.findings if one.warns and one.op == "if")
+    assert finding.repairable
+    assert finding.repair is not None
+    assert finding.repair.startswith("another example: only the branch that the example takes is exported")
+    assert "repair=True, which tries other examples and proves the result" in moves.next_move(finding)
+
+
+def test_a_branch_that_no_other_example_helps() -> None:
+    report = check(Either())
+    (finding,) = report.findings
+    assert finding.warns
+    assert not finding.repairable
+    assert finding.repair is not None
+    assert "no other example that was tried is right for all" in finding.repair
+    assert report.notes[-1] == (
+        "repair=True: no repair is known, and no other example right, for these findings; the model is torch's own"
+    )
 
 
 def test_another_example_that_is_wrong_where_the_first_was_right_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import guarddiff
 from guarddiff import api, testing
@@ -25,18 +22,10 @@ from guarddiff.core.origin import Origin
 from guarddiff.core.proof import Try
 from guarddiff.core.report import Missing, ReportData
 
-pytestmark = pytest.mark.usefixtures("no_reproductions")
+pytestmark = pytest.mark.usefixtures("shared_registry", "no_reproductions")
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 IMAGE = torch.randn(1, 2, 6, 6)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_registry() -> Iterator[None]:
-    """The exporter's operator registry is built once: it takes most of the time of a small export."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
-        yield
 
 
 class Pool(nn.Module):
@@ -188,6 +177,17 @@ def test_sizes_of_ones_own_find_what_no_guard_tells() -> None:
     testing.assert_exports_dynamic(Squeeze(), (torch.randn(4, 1, 3),), **keywords)
     with pytest.raises(AssertionError, match="Squeeze: specialized"):
         testing.assert_exports_dynamic(Squeeze(), (torch.randn(4, 1, 3),), sizes={"d": [2]}, **keywords)
+
+
+def test_sizes_of_ones_own_that_can_not_be_run_fail() -> None:
+    with pytest.raises(AssertionError, match="h=40000, w=40000: an input of shape"):
+        testing.assert_exports_dynamic(
+            nn.ReLU(),
+            (IMAGE,),
+            dynamic_shapes={"input": {2: "h", 3: "w"}},
+            sizes={"h": [40_000], "w": [40_000]},
+            replay="findings",
+        )
 
 
 def test_wrong_sizes_stop_before_torch() -> None:

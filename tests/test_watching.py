@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import functools
 import io
 import threading
 import warnings
@@ -18,25 +17,16 @@ import torch.nn.functional as F
 from torch import nn
 from torch.onnx import export as old_reference
 from torch.onnx._internal.exporter import _compat
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import guarddiff
 from guarddiff import watching
 from guarddiff.torch_bridge import hooks, probe
 
-pytestmark = pytest.mark.usefixtures("no_reproductions")
+pytestmark = pytest.mark.usefixtures("shared_registry", "no_reproductions")
 
 IMAGE = torch.randn(1, 2, 6, 6)
 HEIGHT = ({2: "h"},)
 OLD = {"dynamo": False, "input_names": ["x"], "dynamic_axes": {"x": {1: "n"}}}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_registry() -> Iterator[None]:
-    """The exporter's operator registry is built once: it takes most of the time of a small export."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
-        yield
 
 
 @pytest.fixture(autouse=True)

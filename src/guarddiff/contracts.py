@@ -12,7 +12,7 @@ import torch
 from guarddiff.contract.build import held_to
 from guarddiff.contract.contract import Condition, Contract
 from guarddiff.contract.freeze import Frozen, frozen_of
-from guarddiff.core.errors import ContractError, first_line
+from guarddiff.core.errors import ContractError, in_words
 from guarddiff.core.log import say, warn_unwritten
 from guarddiff.core.report import ReportData
 from guarddiff.pipeline import last_report
@@ -87,7 +87,7 @@ def keep_frozen(args: Sequence[Any], kwargs: Mapping[str, Any], report: ReportDa
     try:
         _keep_frozen(given, report)
     except Exception as error:
-        why = f"{given.get('f')} holds no contract of the frozen module: {first_line(error)}"
+        why = f"{given.get('f')} holds no contract of the frozen module: {in_words(error)}"
         say(logging.ERROR, why, error)
         warn_unwritten(why)
         return why

@@ -20,8 +20,9 @@ from guarddiff.core.dims import Dimension, InputSpec
 from guarddiff.core.domain import SizeRange
 from guarddiff.core.finding import Finding
 from guarddiff.core.report import Missing
-from guarddiff.replay import prove, search
+from guarddiff.replay import own_points, prove, search
 from guarddiff.replay.inputs import Example
+from guarddiff.replay.tools import Tools
 from guarddiff.torch_bridge import declarations, intent, replaying
 
 
@@ -85,8 +86,9 @@ def call_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call | None:
     )
 
 
-def run(call: Call, full: bool) -> Found:
-    """Read the declarations, and with ``full`` run the file at further sizes. Raises what reading it raises."""
+def run(call: Call, full: bool, asked: Sequence[Mapping[str, int]] = ()) -> Found:
+    """Read the declarations, and run the file at the sizes that were ``asked`` for and, with ``full``, at further ones.
+    Raises what reading it raises."""
     arguments = intent.bind(call.model, call.args, call.kwargs)
     leaves = intent.leaves_of(arguments)
     intent.declare(leaves, arguments, dynamic_axes=call.dynamic_axes, input_names=call.input_names)
@@ -94,14 +96,27 @@ def run(call: Call, full: bool) -> Found:
     names = list(call.input_names or ())[: len(tensors)]
     names += [leaf.path for leaf in tensors[len(names) :]]
     inputs = tuple(_spec(name, leaf) for name, leaf in zip(names, tensors))
-    if not any(spec.dims for spec in inputs):
+    if not any(spec.dims for spec in inputs) and not asked:
         return Found(inputs)
-    if not full or call.file is None:
-        why = 'the TorchScript exporter leaves none; replay="full" runs the exported file at further sizes'
-        return Found(inputs, (), (Missing("guards", why),))
-    found = apart.run(lambda: search.search(_prover(call, leaves, names, inputs), (), ()))
+    why = 'the TorchScript exporter leaves none; replay="full" runs the exported file at further sizes'
+    unread = () if full and call.file is not None else (Missing("guards", why),)
+    if call.file is None or not (full or asked):
+        return Found(inputs, (), (*unread, *_not_opened(asked)))
+    found = apart.run(lambda: _searched(_prover(call, leaves, names, inputs), full, asked))
     findings = tuple(replace(finding, stage="run", op="torch.onnx.export(dynamo=False)") for finding in found.findings)
-    return Found(inputs, findings, tuple(found.missing))
+    return Found(inputs, findings, (*unread, *found.missing))
+
+
+def _searched(prover: prove.Prover, full: bool, asked: Sequence[Mapping[str, int]]) -> search.Found:
+    own, wrong = own_points.named(asked, prover.dims, prover.sizes)
+    found = search.search(prover, (), (), own, full)
+    found.missing += [Missing(search.ASKED, wrong)] if wrong else []
+    found.missing += search.not_run(prover, own) if not found.missing else []
+    return found
+
+
+def _not_opened(asked: Sequence[Mapping[str, int]]) -> tuple[Missing, ...]:
+    return (Missing(search.NOT_RUN, "no file was written that could be run"),) if asked else ()
 
 
 def _spec(name: str, leaf: intent.Leaf) -> InputSpec:
@@ -123,7 +138,7 @@ def _prover(
     flat, tree = replaying.flatten_with_tree((call.args, dict(call.kwargs)))
     by_value = {id(leaf.value): name for leaf, name in zip(leaves, onnx)}
     example = Example(tuple(flat), tuple(by_value.get(id(value)) for value in flat), tree, replaying.unflatten)
-    tools = prove.Tools(
+    tools = Tools(
         program=_File(call.file),
         captured=None,
         size_text=lambda size: int(size),

@@ -15,7 +15,7 @@ from guarddiff import apart, legacy, proving, repairing
 from guarddiff.analysis import attribute, constants, declarations, notes
 from guarddiff.core.calling import Made
 from guarddiff.core.declaration import Misdeclaration, Request
-from guarddiff.core.errors import ReportWriteError, SpecializationError, first_line
+from guarddiff.core.errors import ReportWriteError, SpecializationError, in_words
 from guarddiff.core.finding import Finding
 from guarddiff.core.log import say
 from guarddiff.core.privacy import scrub
@@ -135,16 +135,15 @@ class Pipeline:
             return
         run = partial(repairing.repair, self.job, findings, report.tries, self._guarded)
         done = self._guarded("the repair", run, repairing.Repaired(findings))
-        report.findings = tuple(dataclasses.replace(finding, repairable=False) for finding in done.findings)
+        told = [repairing.in_vain(finding) for finding in done.findings]
+        report.findings = tuple(dataclasses.replace(finding, repairable=False) for finding in told)
         report.repair = done.outcome
         if done.program is not None:
             self._instead = report.program = done.program
             self._missing = [one for one in self._missing if one.part != search.AT_FURTHER_SIZES]
         elif any(f.warns for f in findings) and done.outcome is None:
-            report.notes = (
-                *report.notes,
-                "repair=True: no repair is known for these findings; the model is torch's own",
-            )
+            known = "no repair is known" if told == done.findings else "no repair is known, and no other example right,"
+            report.notes = (*report.notes, f"repair=True: {known} for these findings; the model is torch's own")
 
     def _closed(self, report: Report) -> None:
         """Close the report; where that fails it is kept all the same, as one that is incomplete."""
@@ -233,8 +232,11 @@ class Pipeline:
         return Report(model=_name(self.recording.model), program=self.recording.program)
 
     def _legacy_report(self, call: legacy.Call) -> Report:
-        full = self.options.replay == "full"
-        seen = self._guarded("the exported file", lambda: legacy.run(call, full), legacy.Found())
+        asked = self.options.sizes if self.options.replay != "off" else ()
+        run = partial(legacy.run, call, self.options.replay == "full", asked)
+        seen = self._guarded("the exported file", run, legacy.Found())
+        if self.options.sizes and not asked:
+            self._missing.append(Missing(search.NOT_RUN, proving.NOTHING_RUN))
         self._missing += seen.missing
         return Report(model=_name(call.model), inputs=seen.inputs, findings=seen.findings)
 
@@ -254,7 +256,7 @@ class Pipeline:
             self.unwritten = str(error)
             self._missing.append(Missing(WRITTEN_REPORT, scrub(str(error))))
         except Exception as error:
-            self.unwritten = f"the report could not be written: {first_line(error)}"
+            self.unwritten = f"the report could not be written: {in_words(error)}"
             self.recording.failed(WRITTEN_REPORT, error)
 
     def _guarded(self, part: str, make: Callable[[], _Part], instead: _Part) -> _Part:
@@ -300,7 +302,7 @@ def _remember(report: Report) -> None:
 
 def unguarded(model: Any, made: Made, fault: Exception) -> Report:
     """The report of an export that guarddiff failed to guard, kept for ``report_of`` and ``last_report``."""
-    missing = (Missing("the report", scrub(first_line(fault))),)
+    missing = (Missing("the report", scrub(in_words(fault))),)
     error = _text(made.error) if made.error is not None else None
     report = Report(model=_name(model), program=made.value, error=error, status="incomplete", missing=missing)
     _remember(report)

@@ -18,14 +18,16 @@ from guarddiff.core.finding import Finding
 from guarddiff.core.proof import Try
 from guarddiff.core.report import Missing
 from guarddiff.options import Options
-from guarddiff.replay import ladder, onnx_cut, search, sizes
+from guarddiff.replay import ladder, onnx_cut, own_points, search, sizes
 from guarddiff.replay import prove as replay
 from guarddiff.replay.inputs import Example
 from guarddiff.replay.reproduce import Call, reproductions
+from guarddiff.replay.tools import Tools
 from guarddiff.torch_bridge import evidence as evidence_of
 from guarddiff.torch_bridge import listing, onnx_nodes, replaying
 from guarddiff.torch_bridge.record import Recording
 
+NOTHING_RUN = 'replay="off": nothing was run'
 _Part = TypeVar("_Part")
 
 
@@ -71,12 +73,12 @@ def prove(job: Job, guarded: Guarded, prover: replay.Prover | None = None) -> Pr
     """Verdicts by the ways that the options ask for. ``prover``: one that has made tries already; None makes one."""
     findings, options = job.found.findings, job.options
     if options.replay == "off":
-        return Proved(_because(findings, 'replay="off": nothing was run'))
+        return _nothing_run(job, NOTHING_RUN)
     if not runs(job):
         return Proved(findings)
     prover = prover or prover_of(job)
     if prover is None:
-        return Proved(_because(findings, "a program that was exported before has no example inputs to run"))
+        return _nothing_run(job, "a program that was exported before has no example inputs to run")
     proved = Proved([_specialized_before(job, finding) for finding in prover.prove(findings)])
     if job.recording.program is not None:
         _search(job, prover, proved, guarded)
@@ -94,19 +96,33 @@ def prove(job: Job, guarded: Guarded, prover: replay.Prover | None = None) -> Pr
     return proved
 
 
+def _nothing_run(job: Job, why: str) -> Proved:
+    """The findings without proofs; the user's own sizes are missing then."""
+    missing = [Missing(search.NOT_RUN, why)] if job.options.sizes else []
+    return Proved(_because(job.found.findings, why), missing=missing)
+
+
 def _search(job: Job, prover: replay.Prover, proved: Proved, guarded: Guarded) -> None:
     """The whole model at the user's own sizes, and where the options ask for it at further ones."""
-    own, proved.wrong_sizes = sizes.named(job.options.sizes, prover.dims, prover.sizes)
+    asked, proved.wrong_sizes = own_points.named(job.options.sizes, prover.dims, prover.sizes)
     if proved.wrong_sizes:
-        proved.missing.append(Missing("the sizes that were asked for", proved.wrong_sizes))
-    own += prover.astray
-    further = job.options.searches
-    if not own and not further:
+        proved.missing.append(Missing(search.ASKED, proved.wrong_sizes))
+    if not asked and not prover.astray and not job.options.searches:
         return
-    run = partial(search.search, prover, proved.findings, job.found.small, own, further)
+    run = partial(_searched, job, prover, proved.findings, asked)
     outcome = guarded("runs at further sizes", run, search.Found(proved.findings))
     proved.findings = outcome.findings
     proved.missing += outcome.missing
+
+
+def _searched(
+    job: Job, prover: replay.Prover, findings: Sequence[Finding], asked: Sequence[sizes.Point]
+) -> search.Found:
+    own = [*asked, *prover.astray]
+    found = search.search(prover, findings, job.found.small, own, job.options.searches)
+    if not found.missing and not job.verdicts_only:
+        found.missing += search.not_run(prover, asked)
+    return found
 
 
 def _with_ladders(findings: Sequence[Finding], prover: replay.Prover) -> list[Finding]:
@@ -173,7 +189,7 @@ def prover_of(job: Job) -> replay.Prover | None:
     if parts is None:
         return None
     mutated = evidence_of.mutated_parameters(recording)
-    tools = replay.Tools(
+    tools = Tools(
         program=recording.program,
         captured=recording.captured,
         mutated=mutated,

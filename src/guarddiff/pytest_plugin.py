@@ -283,7 +283,8 @@ class Watching:
     def _beside(self, item: pytest.Item, when: str) -> Generator[None, object, object]:
         """Run a phase. One that failed by itself shows what was found beside; one that passed is failed for it, but the
         setup leaves that to the call. What a skipped test found is left to the teardown, as is what one of unittest's
-        found that did not pass, which pytest tells of in another way."""
+        found that did not pass, which pytest tells of in another way. One that is expected to fail is left to pytest,
+        which would take this for what was expected."""
         try:
             result = yield
         except pytest.skip.Exception:
@@ -293,7 +294,8 @@ class Watching:
             if failures:
                 item.add_report_section(when, "guarddiff", failures)
             raise
-        left = when == "setup" or (when == "call" and getattr(item, "_excinfo", None))
+        elsewhere = getattr(item, "_excinfo", None) or item.get_closest_marker("xfail")
+        left = when == "setup" or (when == "call" and elsewhere)
         failures = self._place.failures() if self._fail and not left else ""
         if failures:
             pytest.fail(failures, pytrace=False)
@@ -301,9 +303,13 @@ class Watching:
 
     # --- what is said ---
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
+        if self._fail and report.when == "call" and item.get_closest_marker("xfail") and not report.skipped:
+            failures = self._place.failures()
+            if failures and report.passed and not hasattr(report, "wasxfail"):  # the mark's condition did not hold
+                report.outcome, report.longrepr = "failed", failures
         entries = self._place.entries() if report.when == "teardown" else []
         if entries:
             report.__dict__[_KEY] = entries  # reaches the process that prints, also from a worker

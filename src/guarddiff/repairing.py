@@ -14,7 +14,7 @@ import torch
 from guarddiff import apart, proving
 from guarddiff.analysis import attribute
 from guarddiff.core.finding import Finding
-from guarddiff.core.proof import Repair, Try, TryState
+from guarddiff.core.proof import ANOTHER_EXAMPLE, Repair, Try, TryState
 from guarddiff.options import Options
 from guarddiff.repair import capture, registry
 from guarddiff.replay import another, verdicts
@@ -25,7 +25,6 @@ from guarddiff.torch_bridge import evidence as evidence_of
 from guarddiff.torch_bridge.record import Recording
 
 MOST_EXAMPLES = 3
-_ANOTHER = "another example"
 _HOW = "exported at {}, where what the first example decided is decided otherwise; it is right at both"
 
 
@@ -38,7 +37,7 @@ class _Way:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (*(repair.name for repair in self.repairs), *([_ANOTHER] if self.example is not None else ()))
+        return (*(repair.name for repair in self.repairs), *([ANOTHER_EXAMPLE] if self.example is not None else ()))
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -83,9 +82,13 @@ def repair(job: proving.Job, findings: Sequence[Finding], tries: Sequence[Try], 
             best = done
         if done.program is not None and not done.remaining:
             break
-    if best is None or (best.outcome is not None and not best.outcome.returned and best.outcome.names == (_ANOTHER,)):
+    if best is None or _only_tried_another(best.outcome):
         return first
     return best
+
+
+def _only_tried_another(outcome: Repair | None) -> bool:
+    return outcome is not None and not outcome.returned and outcome.names == (ANOTHER_EXAMPLE,)
 
 
 def told(findings: Sequence[Finding]) -> list[Finding]:
@@ -100,7 +103,22 @@ def _told(finding: Finding) -> Finding:
     if known:
         return dataclasses.replace(finding, repair=f"{known[0].name}: {known[0].way}", repairable=True)
     refusal = registry.refusal_of(finding)
+    if refusal.other_example:
+        why = f"{ANOTHER_EXAMPLE}: {refusal.why}, and there may be an example whose branch is right for all"
+        way = f"{why}; else {refusal.way_out}"
+        return dataclasses.replace(finding, repair=way, repairable=True)
     return dataclasses.replace(finding, repair=f"{refusal.why}; {refusal.way_out}")
+
+
+def in_vain(finding: Finding) -> Finding:
+    """The finding after other examples were tried, with what is left to do about it; others as they are."""
+    if not finding.warns or finding.stage == "run" or registry.for_finding(finding):
+        return finding
+    refusal = registry.refusal_of(finding)
+    if not refusal.other_example:
+        return finding
+    why = f"{refusal.why}, and no other example that was tried is right for all"
+    return dataclasses.replace(finding, repair=f"{why}; {refusal.way_out}")
 
 
 class _Work:
@@ -227,7 +245,7 @@ class _Work:
             return finding
         if prover.attempt_at(dict(finding.counterexample.sizes)).state != "agrees":
             return finding
-        text = finding.repair if known else f"{_ANOTHER}: {way.how}"
+        text = finding.repair if known else f"{ANOTHER_EXAMPLE}: {way.how}"
         return dataclasses.replace(finding, repaired=True, repair=text)
 
 

@@ -54,6 +54,27 @@ def test_small_is_kept_apart(text: str, words: str) -> None:
     assert admitted(finding) == {"h": words}
 
 
+@pytest.mark.parametrize("text", ["h <= 16777216", "3 * h < 10**9"])
+def test_far_is_kept_apart(text: str) -> None:
+    """``torch.quantile`` takes at most 2**24 elements."""
+    made = group(POOL, text)
+    found = attribute.attribute(evidence(made))
+    assert found.findings == []
+    assert found.changes == [Change("decompose", made.guards, "far")]
+    assert [finding.guards for finding in found.small] == [(text,)]
+
+
+def test_far_from_a_branch_is_a_finding() -> None:
+    found = attribute.attribute(evidence(group(BRANCH, "h <= 16777216", stage="capture")))
+    assert effects(found) == [("capture", "far", 0)]
+    assert [admitted(finding) for finding in found.findings] == [{"h": "at most 16777216"}]
+
+
+def test_a_bound_that_is_not_far_is_a_finding_whoever_sets_it() -> None:
+    found = attribute.attribute(evidence(group(POOL, "h <= 16777213")))
+    assert effects(found) == [("decompose", "restricts", 0)]
+
+
 def test_small_from_a_branch_is_a_finding() -> None:
     found = attribute.attribute(evidence(group(BRANCH, "h != 1", stage="capture")))
     assert effects(found) == [("capture", "small", 0)]

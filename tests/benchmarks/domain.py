@@ -1,6 +1,6 @@
 """How long solving guards takes: python tests/benchmarks/domain.py [--guards 50] [--repeats 20].
 
-Every repeat begins with an empty parse cache. The target: 50 guards over 16,384 sizes in under 50 ms.
+Every repeat begins with an empty parse cache. The aim: 50 guards in about 50 ms.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch  # its log keeps the stderr of the moment at which it is imported
@@ -76,6 +77,44 @@ def test_save(say: Say, models: Path, tmp_path: Path) -> None:
     code, _, err = say("check", f"{models}:good", "--replay", "off", "--save", tmp_path / "no" / "pool.onnx")
     assert code == 2
     assert "could not be written" in err
+
+
+@pytest.mark.parametrize("earlier", [True, False])
+def test_a_model_that_can_not_be_saved(
+    say: Say, models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: bool
+) -> None:
+    path = tmp_path / "pool.onnx"
+    if earlier:
+        path.write_bytes(b"good")
+
+    def torn(_: object, destination: str) -> None:
+        Path(destination).write_bytes(b"half")
+        Path(f"{destination}.data").write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch.onnx.ONNXProgram, "save", torn)
+    code, _, err = say("check", f"{models}:good", "--replay", "off", "--save", path)
+    assert code == 3
+    assert err.splitlines()[-1] == f"guarddiff: --save {path}: the model could not be written: No space left on device"
+    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == ([("pool.onnx", b"good")] if earlier else [])
+
+
+def test_weights_are_saved_beside_the_model(say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import onnx
+
+    (tmp_path / "nets.py").write_text(
+        "import torch\ndef make():\n    return torch.nn.Linear(300, 300).eval(), (torch.ones(2, 300),)\n"
+    )
+    out = tmp_path / "out"
+    out.mkdir()
+
+    def apart(program: torch.onnx.ONNXProgram, destination: str, save: Any = torch.onnx.ONNXProgram.save) -> None:
+        save(program, destination, external_data=True)
+
+    monkeypatch.setattr(torch.onnx.ONNXProgram, "save", apart)
+    assert say("check", f"{tmp_path / 'nets.py'}:make", "--replay", "off", "--save", out / "m.onnx")[0] == 0
+    assert sorted(one.name for one in out.iterdir()) == ["m.onnx", "m.onnx.data"]
+    onnx.checker.check_model(str(out / "m.onnx"))
 
 
 def test_own_sizes(say: Say, models: Path) -> None:
@@ -175,6 +214,9 @@ def test_targets_that_are_none(say: Say, tmp_path: Path, body: str, told: str) -
         ("nowhere.py:f", "there is no such file"),
         ("nowhere_at_all.inside:f", "there is no module 'nowhere_at_all'"),
         ("json:nothing", "the module has no 'nothing'"),
+        ("..:f", "'..' is no module's whole name"),
+        (".x:f", "'.x' is no module's whole name"),
+        ("json.:f", "'json.' is no module's whole name"),
         ("word", "names no factory"),
         ("file.py", "names no factory"),
         (":f", "names no factory"),
@@ -186,6 +228,28 @@ def test_names_that_are_none(say: Say, target: str, told: str) -> None:
     code, out, err = say("check", target)
     assert (code, out) == (2, "")
     assert told in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("k.boom", "'boom' can't be looked up: RuntimeError: broken (target.py:3)"),
+        ("k.boom.more", "'boom' can't be looked up: RuntimeError: broken (target.py:3)"),
+        ("shy", "the factory returned None"),
+    ],
+)
+def test_targets_that_raise_when_looked_at(say: Say, tmp_path: Path, name: str, told: str) -> None:
+    (tmp_path / "target.py").write_text(
+        "class K:\n    def __getattr__(self, name):\n        raise RuntimeError('broken')\n"
+        "    def __call__(self):\n        return None\n"
+        "k = K()\n"
+        "class Shy(K):\n    @property\n    def __signature__(self):\n        raise RuntimeError('broken')\n"
+        "shy = Shy()\n"
+    )
+    code, out, err = say("check", f"{tmp_path / 'target.py'}:{name}")
+    assert (code, out) == (2, "")
+    assert f"target.py:{name}': {told}" in err
     assert len(err.splitlines()) == 1
 
 

@@ -127,6 +127,8 @@ def test_options_after_the_script_are_its_own(say: Say, tmp_path: Path, monkeypa
         (["nowhere.py"], "can't be read"),
         (["."], "is a folder"),
         (["-m", "nowhere_at_all"], "there is no such module"),
+        (["-m", ".x"], "it is no module's whole name"),
+        (["-m", "json."], "it is no module's whole name"),
         (["-m", "nowhere_at_all.inside"], "nowhere_at_all"),
         (["broken.py"], "is no Python script: invalid syntax (line 2)"),
         (["binary.py"], "is no Python script"),

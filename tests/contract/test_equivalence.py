@@ -198,3 +198,35 @@ def test_inputs_that_are_changed_in_place_and_complex_results() -> None:
     assert found.exact and found.input_gradients[0].largest == 0, found.to_text()
     assert of(torch.fft.fft, torch.fft.fft).exact
     assert not of(torch.fft.fft, lambda x: torch.fft.fft(x).conj()).exact
+
+
+def test_gradients_that_neither_has_are_not_compared() -> None:
+    found = of(lambda x: x.argmax(-1), lambda x: x.argmax(-1))
+    assert found.exact and found.input_gradients == ()
+    assert "input gradients in float64: none to compare" in found.to_text()
+    held = guarddiff.compare_modules(Scaled(0.0), Scaled(0.0, detached=True), ARGS, onnx=False)
+    assert [one.name for one in held.parameter_gradients] == ["weight"]
+    both = guarddiff.compare_modules(Scaled(1.0, detached=True), Scaled(1.0, detached=True), ARGS, onnx=False)
+    assert both.exact and both.parameter_gradients == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"original": torch.relu}, "original has to be a torch.nn.Module, not builtin_function_or_method"),
+        ({"adapted": None}, "adapted has to be a torch.nn.Module, not NoneType"),
+        ({"inputs": None}, "inputs must be a tuple, or one tensor, not NoneType"),
+        ({"inputs": {"x": torch.ones(2)}}, "inputs must be a tuple, or one tensor, not dict"),
+        ({"kwargs": (torch.ones(2),)}, "kwargs must be a mapping of names to inputs, not tuple"),
+    ],
+)
+def test_what_is_no_module_and_no_inputs(change: dict[str, Any], told: str) -> None:
+    given: dict[str, Any] = {"original": nn.ReLU(), "adapted": nn.ReLU(), "inputs": torch.ones(2), **change}
+    with pytest.raises(TypeError, match=f"^{told}$"):
+        guarddiff.compare_modules(**given)
+
+
+def test_why_an_export_failed_has_no_colours() -> None:
+    found = guarddiff.compare_modules(Of(lambda x: x), Of(lambda x: x if x.sum() > -99 else -x), torch.ones(2))
+    assert found.error.startswith("the adapted module could not be exported: ")
+    assert "\x1b" not in found.error and "data-dependent" in found.error

@@ -4,6 +4,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -67,6 +68,19 @@ def test_axes_may_stay_free() -> None:
 def test_a_frozen_module_is_not_frozen_again() -> None:
     with pytest.raises(ValueError, match="frozen already"):
         guarddiff.freeze(guarddiff.freeze(Fixed((2, 3)), IMAGE), IMAGE)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ((torch.relu, torch.ones(2)), "module has to be a torch.nn.Module, not builtin_function_or_method"),
+        ((nn.ReLU(), None), "args must be a tuple, or one tensor, not NoneType"),
+        ((nn.ReLU(), (), (torch.ones(2),)), "kwargs must be a mapping of names to inputs, not tuple"),
+    ],
+)
+def test_what_is_no_module_and_no_inputs(given: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=f"^{told}$"):
+        guarddiff.freeze(*given)
 
 
 class Nested(nn.Module):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,15 @@ def test_none_there(tmp_path: Path) -> None:
         manifest.read(tmp_path)
     (tmp_path / manifest.UNFINISHED).write_text("{}")
     with pytest.raises(ContractError, match="the export was interrupted; run guarddiff.export_variants again"):
+        manifest.read(tmp_path)
+
+
+def test_what_is_no_plain_file_or_too_long(tmp_path: Path) -> None:
+    with pytest.raises(ContractError, match="not read: it is no plain file"):
+        manifest.read(os.devnull)
+    with open(tmp_path / "variants.json", "wb") as file:
+        file.truncate(17 * 1024**2)
+    with pytest.raises(ContractError, match="longer than the limit of 16 MB"):
         manifest.read(tmp_path)
 
 

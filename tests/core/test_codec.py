@@ -242,6 +242,13 @@ def test_wrong_types_name_the_place(path: list[str | int], value: object, said: 
         assert said in refused(text)
 
 
+def test_a_report_without_a_status_is_none() -> None:
+    assert "report has no 'status'" in refused('{"format": "guarddiff-report", "version": 1}')
+    mapping = saved()
+    del mapping["status"]
+    assert "report has no 'status'" in refused(json.dumps(mapping))
+
+
 def test_a_missing_field_is_named() -> None:
     mapping = saved()
     del mapping["findings"][0]["stage"]

@@ -158,7 +158,24 @@ def relation(place: str, text: str, name: str = "") -> Dimension:
         (
             (relation("x[0]", "at least 4, h*w even", "h"), relation("x[1]", "at least 6, h*w even", "w")),
             "Declared any size, but the exported model is sure to be right only for x[0] (h) sizes at least 4, "
-            "h*w even and x[1] (w) sizes at least 6",
+            "h*w even; and x[1] (w) sizes at least 6",
+        ),
+        (
+            (
+                relation("x[0]", "multiples of 4, where h // 4 != 1", "h"),
+                relation("x[1]", "multiples of 4, at least 8, where h // 4 != 1", "w"),
+            ),
+            "Declared any size, but the exported model is sure to be right only for x[0] (h) multiples of 4, "
+            "where h // 4 != 1; and x[1] (w) multiples of 4, at least 8",
+        ),
+        (
+            (
+                relation("x[0]", "multiples of 4, at least 8", "h"),
+                relation("x[1]", "multiples of 6, at least 8, h*w even", "w"),
+                relation("x[2]", "2, 4 or 6, h*w even", "d"),
+            ),
+            "Declared any size, but the exported model is sure to be right only for x[0] (h) multiples of 4, at least "
+            "8; x[1] (w) multiples of 6, at least 8, h*w even; and x[2] (d) 2, 4 or 6",
         ),
         (
             (relation("x[0]", "equal to y[0]"),),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,15 +10,14 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from tests.registry import shared_registry
 from torch import nn
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.utils._pytree import tree_leaves
 
 from guarddiff.repair import capture
 from guarddiff.repair.registry import Repair
 
 AUTO, DYNAMIC = torch.export.Dim.AUTO, torch.export.Dim.DYNAMIC
-_registry = functools.cache(ONNXRegistry.from_torchlib)  # takes most of the time of a small export
 _seed = torch.Generator().manual_seed(0)
 
 
@@ -68,9 +66,8 @@ def exported(
     model: Any = function if isinstance(function, nn.Module) else (One, Two, Three)[len(args) - 1](function)
     shapes = every(*args) if shapes is None else shapes
     more = {"dynamic_shapes": shapes}
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(), capture.repairs(repairs):
+    with shared_registry(), warnings.catch_warnings(), capture.repairs(repairs):
         warnings.simplefilter("ignore")
-        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(_registry))
         if strict:
             model, more = torch.export.export(model, args, dynamic_shapes=shapes, strict=True), {}
         program = torch.onnx.export(model, args, verbose=False, dynamo=True, **more)

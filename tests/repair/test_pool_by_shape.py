@@ -70,6 +70,44 @@ def test_kernels_made_of_sizes(function: Callable[..., Any]) -> None:
     check_repaired(function, IMAGE, OTHERS, pool_by_shape.REPAIRS, OPEN)
 
 
+def up(size: Any, parts: int) -> Any:
+    return (size + parts - 1) // parts
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.max_pool2d(x, (up(x.shape[2], 3), up(x.shape[3], 2)), ceil_mode=True),
+        lambda x: F.avg_pool2d(x, (up(x.shape[2], 4), up(x.shape[3], 3)), ceil_mode=True),
+        lambda x: F.max_pool2d(x, (up(x.shape[2], 3), 3), stride=(2, 2), padding=(0, 1), ceil_mode=True),
+        lambda x: F.avg_pool2d(x, up(x.shape[3], 4), stride=up(x.shape[3], 4), ceil_mode=True, divisor_override=3),
+        lambda x: F.max_pool1d(x[0], up(x.shape[3], 5), stride=up(x.shape[3], 3), ceil_mode=True),
+    ],
+    ids=["maximum", "average", "overlapping", "divisor", "gaps"],
+)
+def test_windows_that_reach_beyond_the_input(function: Callable[..., Any]) -> None:
+    plain_is_wrong(function, IMAGE, OTHERS[0], OPEN)
+    check_repaired(function, IMAGE, OTHERS, pool_by_shape.REPAIRS, OPEN)
+
+
+def test_what_is_not_finite_stays_in_its_window() -> None:
+    image = rand(2, 3, 7, 9)
+    image[0, 0, 6, 8], image[1, 1, 0, 0] = float("inf"), float("nan")
+    check_repaired(
+        lambda x: F.avg_pool2d(x, (up(x.shape[2], 4), up(x.shape[3], 4)), ceil_mode=True),
+        IMAGE,
+        [(image,)],
+        pool_by_shape.REPAIRS,
+        OPEN,
+    )
+
+
+def test_a_mean_of_halves_does_not_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    as_if_open(monkeypatch, pool_by_shape, "any_symbolic")
+    x = torch.full((1, 1, 200), 1000.0, dtype=torch.float16)
+    same_tensors(pool_by_shape._average(1)(x, 150, 60, 0, True), F.avg_pool1d(x, 150, 60, 0, True))
+
+
 def test_one_and_three_axes() -> None:
     signal, others = (rand(2, 3, 8),), [(rand(2, 3, 13),), (rand(4, 3, 2),)]
     open_signal = ({0: AUTO, 2: AUTO},)
@@ -139,7 +177,8 @@ def test_what_it_declines(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     as_if_open(monkeypatch, pool_by_shape, "any_symbolic")
     assert average(x, 4, 4, 1) is NotImplemented  # padding
-    assert average(x, 4, ceil_mode=True) is NotImplemented
+    same_tensors(average(x, 4, ceil_mode=True), F.avg_pool2d(x, 4, ceil_mode=True))
+    assert greatest(x, 4, ceil_mode=True, return_indices=True) is NotImplemented
     assert average(x.long(), 6) is NotImplemented
     assert greatest(x, 3, return_indices=True) is NotImplemented
     assert greatest(x, (2, 2, 2)) is NotImplemented

@@ -99,7 +99,7 @@ def test_windows_of_torch_signal_are_made_of_linspace() -> None:
 # --- equal to eager -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [None, torch.float32, torch.float64, torch.float16])
+@pytest.mark.parametrize("dtype", [None, torch.float32, torch.float64, torch.float16, torch.bfloat16])
 def test_linspace(dtype: torch.dtype | None, monkeypatch: pytest.MonkeyPatch) -> None:
     as_if_open(monkeypatch, ranges, "any_symbolic")
     for steps in (0, 1, 2, 3, 4, 5, 8, 33, 100):

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import pytest
 import torch
+from tests.registry import shared_registry
 from tests.repair.exporting import One, Three, Two, difference, every
 from torch import nn
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from guarddiff.repair import capture, registry
 from guarddiff.repair.registry import Repair
-
-_built = functools.cache(ONNXRegistry.from_torchlib)  # takes most of the time of a small export
-
-
-def _copy(*args: Any, **kwargs: Any) -> ONNXRegistry:
-    """torch writes custom translations into the registry that it is given: each export gets its own."""
-    built, copy = _built(*args, **kwargs), ONNXRegistry()
-    copy._opset_version = built.opset_version
-    copy.functions = {target: list(metas) for target, metas in built.functions.items()}
-    return copy
 
 
 def translated(
@@ -36,9 +24,8 @@ def translated(
 ) -> bytes:
     """The ONNX file made with the translations of ``repairs``; none: plain torch.onnx.export."""
     model = function if isinstance(function, nn.Module) else (One, Two, Three)[len(args) - 1](function)
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(), capture.repairs(repairs, model=model):
+    with shared_registry(), warnings.catch_warnings(), capture.repairs(repairs, model=model):
         warnings.simplefilter("ignore")
-        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(_copy))
         program = torch.onnx.export(
             model.eval(),
             args,

@@ -52,3 +52,9 @@ def test_axes_with_names_of_outputs_left_out() -> None:
 )
 def test_any_text_gives_a_name(text: str, name: str) -> None:
     assert declaring.identifier(text) == name
+
+
+def test_sizes_of_an_operator_are_named_by_their_dimensions() -> None:
+    name_of = declaring.short_names()
+    texts = ("1 + (-1 + h) // 2", "w", "math.ceil(h / 2)", "h", "x[2] * x[3]", "?", "1 + (-1 + h) // 2")
+    assert [name_of(text) for text in texts] == ["h", "w", "h2", "h3", "x_2_x_3", "n", "h"]

@@ -17,6 +17,7 @@ from guarddiff.cli import probe_text
 from guarddiff.core import child
 from guarddiff.replay import probe_points, probing
 from guarddiff.replay.probe_model import NoModel, Value, read
+from guarddiff.replay.probe_points import NoInputs
 from guarddiff.replay.probing import ProbeResult, probe
 
 Sizes = Sequence[int | str]
@@ -252,6 +253,29 @@ def test_own_sizes_by_symbol_and_place(tmp_path: Path) -> None:
         probe(path, [{"m": 3}])
 
 
+@pytest.mark.parametrize(
+    ("declared", "point", "why"),
+    [
+        (
+            ["h", "w"],
+            {"h": 40000, "w": 40000},
+            "h=40000 w=40000 was not run: x would have more than 67,108,864 elements",
+        ),
+        (["h", "h-9"], {"h": 5}, "h=5 was not run: the size h-9 of x[1] would be negative"),
+        (["h", "64//(h-7)"], {"h": 7}, "h=7 was not run: the size 64//(h-7) of x[1] can't be worked out"),
+    ],
+)
+def test_own_sizes_that_can_not_be_run_are_told(
+    tmp_path: Path, declared: Sizes, point: dict[str, int], why: str
+) -> None:
+    path = saved(tmp_path, [node("Relu", "x")], {"x": declared}, {"y": declared})
+    assert probe(path).status == "clean"
+    found = probe(path, [point, dict(point)])
+    assert (found.status, found.missing) == ("incomplete", (why,))
+    assert point not in sizes(found.runs)
+    assert f"Missing:\n- {why}\n" in probe_text.to_text(found, "m.onnx")
+
+
 # --- ONNX Runtime in a process of its own ---
 
 
@@ -336,8 +360,10 @@ def test_points() -> None:
     inputs = (Value("x", "float", ("n", 3, None)), Value("y", "float", ("2*n",)))
     assert probe_points.free_symbols(inputs) == {"n": 0, "x[2]": 2}
     assert probe_points.shapes(inputs, {"n": 4, "x[2]": 5}) == {"x": (4, 3, 5), "y": (8,)}
-    assert probe_points.shapes(inputs, {"n": 4}) is None
-    assert probe_points.shapes(inputs, {"n": 2**20, "x[2]": 2**20}) is None
+    with pytest.raises(NoInputs, match=r"the size x\[2\] of x\[2\] can't be worked out"):
+        probe_points.shapes(inputs, {"n": 4})
+    with pytest.raises(NoInputs, match="x would have more than 67,108,864 elements"):
+        probe_points.shapes(inputs, {"n": 2**20, "x[2]": 2**20})
     around = probe_points.around({"n": 4, "h": 6})
     assert {"n": 8, "h": 12} in around
     assert {"n": 6, "h": 4} in around

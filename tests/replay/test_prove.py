@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,20 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import guarddiff
 from guarddiff.core.finding import Finding
 from guarddiff.replay import prove, verdicts
 from guarddiff.replay.run import Outcome, Unavailable
 
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_registry() -> Iterator[None]:
-    """The exporter's operator registry is built once: it takes most of the time of a small export."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
-        yield
+pytestmark = pytest.mark.usefixtures("shared_registry")
 
 
 class Model(nn.Module):
@@ -141,7 +133,7 @@ def test_harmless() -> None:
     finding = only(check(Gated(), (torch.randn(2, 5, 3),), ({1: "t"},)))
     assert finding.verdict == "harmless"
     assert finding.counterexample is None
-    assert finding.reason == "8 sizes that break the guards were run and agree with eager PyTorch"
+    assert finding.reason == "9 sizes that break the guards were run and agree with eager PyTorch"
     assert not finding.warns
 
 
@@ -331,3 +323,51 @@ def test_an_error_of_the_try_itself_makes_one_finding_unconfirmed(monkeypatch: p
     assert finding.verdict == "unconfirmed"
     line = fail.__code__.co_firstlineno + 1
     assert finding.reason == f"the try itself failed (ZeroDivisionError: raised at test_prove.py:{line})"
+
+
+# --- far from the example -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bound", [20_000, 16_386, 5_000_000])
+def test_a_bound_beyond_the_sizes_that_are_all_looked_at(bound: int) -> None:
+    finding = only(
+        check(lambda x: x + 1 if x.shape[0] < bound else x - 1, (torch.rand(3),), ({0: "n"},), replay="full")
+    )
+    assert (finding.verdict, str(finding.dims[0].admitted)) == ("confirmed", f"at most {bound - 1}")
+    assert finding.counterexample is not None
+    assert finding.counterexample.sizes == {"x": (bound,)}
+
+
+def test_a_bound_at_which_nothing_can_be_run() -> None:
+    dim = Dim("n", max=2**40)
+    finding = only(check(lambda x: x + 1 if x.shape[0] < 2**30 else x - 1, (torch.rand(3),), ({0: dim},)))
+    assert (finding.verdict, str(finding.dims[0].admitted)) == ("unconfirmed", "at most 1073741823")
+    assert "more than 67,108,864 elements" in finding.reason
+
+
+def test_a_product_far_away() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] * x.shape[1] < 10**6 else x
+
+    finding = only(check(function, (torch.rand(3, 4),), ({0: "a", 1: "b"},)))
+    assert finding.verdict == "confirmed"
+    assert finding.counterexample is not None
+    rows, columns = finding.counterexample.sizes["x"]
+    assert 10**6 <= rows * columns < 2 * 10**6
+
+
+def test_a_branch_that_differs_far_above_the_example_only() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x - x[:, 64:].sum(1, keepdim=True) if x.shape[1] > 4 else x - 0
+
+    finding = only(check(function, (torch.rand(2, 4),), ({1: "n"},)))
+    assert finding.verdict == "confirmed"
+    assert finding.counterexample is not None
+    assert finding.counterexample.sizes == {"x": (2, 257)}
+
+
+def test_a_plain_string_is_no_dim_of_that_name() -> None:
+    n = Dim("n")
+    shapes = ({0: "n"}, {0: n, 1: n})
+    report = check(torch.block_diag, (torch.randn(3, 4), torch.randn(2, 2)), shapes, replay="full")
+    assert (report.status, report.findings) == ("clean", ())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import math
 import sys
@@ -16,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import guarddiff
 from guarddiff import proving
@@ -27,6 +25,8 @@ from guarddiff.core.proof import Reproduction
 from guarddiff.replay import reproduce
 from guarddiff.replay.prove import Prover
 from guarddiff.replay.workbench import Workbench
+
+pytestmark = pytest.mark.usefixtures("shared_registry")
 
 
 def load(name: str) -> Any:
@@ -40,14 +40,6 @@ def load(name: str) -> Any:
 
 
 far_away = load("far_away")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_registry() -> Iterator[None]:
-    """The exporter's operator registry is built once: it takes most of the time of a small export."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import guarddiff
 from guarddiff.core.finding import Finding
 from guarddiff.core.report import Missing
 
-pytestmark = pytest.mark.usefixtures("no_reproductions")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_registry() -> Iterator[None]:
-    """The exporter's operator registry is built once: it takes most of the time of a small export."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(functools.cache(ONNXRegistry.from_torchlib)))
-        yield
+pytestmark = pytest.mark.usefixtures("shared_registry", "no_reproductions")
 
 
 class One(nn.Module):
@@ -70,6 +60,25 @@ def test_squeeze_of_a_size_of_one() -> None:
     assert finding.counterexample is not None
     assert finding.counterexample.sizes == {"x": (3, 2, 4)}
     assert finding.counterexample.kind == "runtime_error"
+
+
+def test_a_fault_of_the_translation_where_a_guard_excludes_the_sizes_too() -> None:
+    """A flow of width 1 is stretched to the grid's: the decomposed program is right there, the ONNX model is not."""
+
+    class Grid(nn.Module):
+        def forward(self, x: torch.Tensor, flow: torch.Tensor) -> torch.Tensor:
+            h, w = x.shape[2:]
+            rows, columns = torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij")
+            grid = torch.stack([columns, rows], -1).float()[None] + flow.permute(0, 2, 3, 1)
+            return 2 * grid / torch.tensor([w - 1, h - 1]) - 1
+
+    example = (torch.randn(1, 3, 9, 11), torch.randn(1, 2, 9, 11))
+    report = full(Grid(), example, ({2: "h", 3: "w"}, {2: "h2", 3: "w2"}))
+    guarded, later = report.findings
+    assert guarded.guards
+    assert later.counterexample is not None
+    assert guarded.admits(later.counterexample.sizes) is False
+    assert later.reason.startswith("no guard is to blame: ")
 
 
 def test_nearest_exact() -> None:

@@ -255,38 +255,6 @@ def test_nothing_but_the_example_without_dynamic_dimensions() -> None:
 # --- the user's own sizes -----------------------------------------------------------------------------------
 
 
-def test_named_sizes() -> None:
-    dims = (
-        Dimension("x", 0, "n", "n", 2),
-        Dimension("x", 2, "x[2]", "x[2]", 8),
-        Dimension("y", 0, "y[0]", "2*n", 4),
-    )
-    example = {"n": 2, "x[2]": 8}
-    asked = ({"n": 5}, {"x[2]": 9, "n": 3}, {"x[0]": 5}, {"y[0]": 6}, {})
-    points, wrong = sizes.named(asked, dims, example)
-    assert wrong == ""
-    assert points == [
-        {"n": 5, "x[2]": 8},
-        {"n": 3, "x[2]": 9},
-        {"n": 3, "x[2]": 8},
-        {"n": 2, "x[2]": 8},
-    ]
-
-
-@pytest.mark.parametrize(
-    ("asked", "words"),
-    [
-        ({"q": 3}, "there is no dimension 'q' (known: n, x[0], y[0])"),
-        ({"y[0]": 7}, "y[0] is 2*n, which can't be 7"),
-    ],
-)
-def test_named_sizes_that_cannot_be_made(asked: dict[str, int], words: str) -> None:
-    dims = (Dimension("x", 0, "n", "n", 2), Dimension("y", 0, "y[0]", "2*n", 4))
-    points, wrong = sizes.named(({"n": 5}, asked), dims, {"n": 2})
-    assert points == []
-    assert wrong == words
-
-
 # --- before a finding is called harmless ---------------------------------------------------------------
 
 
@@ -329,3 +297,25 @@ def test_squares_are_tried_where_the_example_is_one(size: int, squares: list[int
     assert sizes._squares(size) == squares
     assert set(squares) <= set(tried)
     assert set(squares) <= {point["n"] for point in sizes.further((one,), {"n": SizeRange()}, {"n": size})}
+
+
+def test_far_off_points_are_as_far_as_the_inputs_go() -> None:
+    above = finding(("h <= 6",), dim("h", 6, SizeRange(), 1))
+    assert sizes.far_off(above, above.dims, {"x": (2, 6)}, {}, {"h": 6}) == [{"h": 257}]
+    wide = finding(("h <= 600",), dim("h", 600, SizeRange(), 1))
+    assert sizes.far_off(wide, wide.dims, {"x": (2, 600)}, {}, {"h": 600}) == [{"h": 9601}]
+    assert sizes.far_off(wide, wide.dims, {"x": (100, 600)}, {}, {"h": 600}) == [{"h": 2401}]
+    assert sizes.far_off(wide, wide.dims, {"x": (1000, 600)}, {}, {"h": 600}) == []
+    assert sizes.far_off(above, above.dims, {"x": (2, 6)}, {"h": SizeRange(2, 40)}, {"h": 6}) == [{"h": 40}]
+    below = finding(("h > 3",), dim("h", 6, SizeRange(), 1))
+    assert sizes.far_off(below, below.dims, {"x": (2, 6)}, {}, {"h": 6}) == []
+
+
+def test_the_smallest_far_point_where_nothing_near_breaks_a_guard() -> None:
+    one = finding(("h < 20000",), dim("h", 6, SizeRange()))
+    assert sizes.breaking(one, ranges(one.dims), {"h": 6})[0] == {"h": 20_000}
+    both = finding(("h*w < 1000000",), dim("h", 6, SizeRange()), dim("w", 8, SizeRange(), 1))
+    found = sizes.breaking(both, ranges(both.dims), {"h": 6, "w": 8})
+    assert found
+    assert all(10**6 <= point["h"] * point["w"] < 1_100_000 for point in found)
+    assert sizes.breaking(both, {"h": SizeRange(0, 900), "w": SizeRange(0, 1000)}, {"h": 6, "w": 8}) == []

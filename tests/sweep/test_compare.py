@@ -158,7 +158,8 @@ def everything() -> Changes:
 def test_text() -> None:
     text = to_text(everything())
     assert text.startswith(
-        "guarddiff sweep compare: something got worse; 2 cases of the old sweep were not measured in the new one\n"
+        "guarddiff sweep compare: something got worse; "
+        "cases with results in the old sweep only: 2\n"
         "Cases: 1 became silently wrong, 1 became right"
     )
     titles = [line for line in text.splitlines() if line.endswith(":") and not line.startswith((" ", "-"))]

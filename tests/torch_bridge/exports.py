@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
+from tests.registry import shared_registry
 from torch import nn
 from torch.export import Dim
 from torch.nn import functional as F
-from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 from guarddiff.analysis import attribute
 from guarddiff.core.evidence import Evidence, Group
@@ -297,16 +295,6 @@ CASES: dict[str, Case] = {
     ),
     "program": Case(program, lambda: ()),
 }
-
-
-@contextlib.contextmanager
-def shared_registry() -> Iterator[None]:
-    """The exporter's operator registry, built once: it takes most of the time of a small export."""
-    with mock.patch.object(ONNXRegistry, "from_torchlib", staticmethod(_registry)):
-        yield
-
-
-_registry = functools.cache(ONNXRegistry.from_torchlib)
 
 
 def onnx_export(model: Any, args: tuple, **options: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.torch_bridge.exports import shared_registry
+from tests.registry import shared_registry
 from torch import nn
 from torch.export import Dim
 

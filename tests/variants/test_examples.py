@@ -98,5 +98,5 @@ def test_a_bare_shape_needs_a_model_of_one_tensor() -> None:
         made([(2, 5)], model=Tagged(), args=(ids,), mask=torch.ones(2, 5))
     with pytest.raises(ValueError, match="no tensor among its example inputs"):
         made([(2, 5)], args=(3,))
-    with pytest.raises(TypeError, match="example inputs have to be a tuple, or one tensor, not int"):
+    with pytest.raises(TypeError, match="example inputs must be a tuple, or one tensor, not int"):
         made([(2, 5)], args=3)

@@ -215,6 +215,7 @@ def test_a_wrong_variant_is_refused_and_nothing_of_it_stays(tmp_path: Path) -> N
     text = str(caught.value)
     assert text.startswith("2 of 2 variants could not be made: input=(2, 3, 12, 12): ONNX Runtime gives output 0: ")
     assert "; the model is in training mode: call .eval() before; input=(1, 3, 8, 8): " in text
+    assert "\x1b" not in text and "Kernel size can't be greater than actual input size" in text
     assert model.training and list(tmp_path.iterdir()) == []
 
 

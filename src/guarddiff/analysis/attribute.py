@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -17,12 +17,16 @@ from guarddiff.core.report import Change, Effect
 from guarddiff.core.snapshot import Guard
 from guarddiff.core.stage import Stage
 
+FAR = 2**24 - 1
+"""Sizes above it are of no concern to a finding, unless the model's own code tells them apart, or what does is not
+known."""
+
 
 @dataclass
 class Attribution:
     """Findings without verdicts, and every change with its effect. ``small`` are changes that exclude the sizes 0
-    and 1 only, or sizes below a bound, as findings, for ``replay="full"``; ``unplaced`` are guards that restrict
-    something, but no dimension that is known."""
+    and 1 only, sizes below a bound, or those above ``FAR``, as findings, for ``replay="full"``; ``unplaced`` are guards
+    that restrict something, but no dimension that is known."""
 
     findings: list[Finding] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
@@ -68,11 +72,13 @@ def _attribute_group(result: Attribution, evidence: Evidence, group: Group) -> N
     finding = make(evidence, group.stage, group.origin, kept, {v for g in group.guards for v in g.variables})
     if effect == "restricts" and _only_below(finding):
         effect = "lower"
+    elif effect == "restricts" and group.origin.op and _only_far(texts, declared, example):
+        effect = "far"
     if not finding.dims:
         result.changes.append(Change(group.stage, group.guards, "unknown"))
         result.unplaced += texts
         return
-    if effect in ("small", "lower") and not group.origin.branch:
+    if effect in ("small", "lower", "far") and not group.origin.branch:
         result.changes.append(Change(group.stage, group.guards, effect))
         result.small.append(finding)
     else:
@@ -101,6 +107,16 @@ def _only_below(finding: Finding) -> bool:
     return _effect(finding.guards, above, example) in ("none", "small")
 
 
+def _only_far(texts: Sequence[str], declared: Mapping[str, SizeRange], example: Mapping[str, int]) -> bool:
+    """Whether the guards exclude nothing but points with a size above ``FAR``, as a check of torch's own does (the
+    length in ``torch.quantile``): hardly any model is run there, and few machines could show what it does."""
+    near = {
+        name: SizeRange(span.lower, FAR if span.upper is None else min(span.upper, FAR))
+        for name, span in declared.items()
+    }
+    return all(size <= FAR for size in example.values()) and _effect(texts, near, example) in ("none", "small")
+
+
 def _lower_bound(dim: Dimension) -> SizeRange | None:
     """What is admitted, where that is all that was declared from some bound on, relations to others left aside."""
     declared = dim.declared.sizes if dim.declared else SizeRange()
@@ -123,7 +139,7 @@ def usable(guards: Iterable[Guard]) -> list[str]:
 
 
 def _effect(
-    texts: Sequence[str], declared: dict[str, SizeRange], example: dict[str, int], given: Sequence[str] = ()
+    texts: Sequence[str], declared: Mapping[str, SizeRange], example: Mapping[str, int], given: Sequence[str] = ()
 ) -> Effect:
     return cast("Effect", domain.effect(texts, declared, example, given=given))
 

@@ -103,7 +103,7 @@ def after(
 ) -> tuple[Misdeclaration, ...]:
     """What is left of ``told`` when the export has been seen, and what can be told now alone.
 
-    ``lower``: what was seen to exclude nothing but small sizes, and is no finding.
+    ``lower``: what was seen to exclude nothing but small sizes, or very large ones, and is no finding.
     """
     if request.program:
         return tuple(told)

@@ -116,7 +116,9 @@ def _shared(reading: Reading, name: str, claims: list[Claim]) -> None:
         reading.tell("derived-size", other.where, problem, f"an example of {fit} there, or a Dim of its own",
                      [first.place, other.place])  # fmt: skip
         return
-    problem = f"one name says that sizes are equal, and the example's differ: {sizes}"
+    strings = any(claim.size.kind == "name" for claim in [first, *differing])
+    says = "one name for two dimensions" if strings else "one name says that sizes are equal"
+    problem = f"{says}, and the example's sizes differ: {sizes}"
     right = f"{{{other.axis}: {_renamed(reading, other)}}}, or an example of equal sizes"
     reading.tell("shared-name", other.where, problem, right, [claim.place for claim in [first, *differing]])
 

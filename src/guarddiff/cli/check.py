@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from guarddiff.cli import output, progress
-from guarddiff.cli.errors import BY_STATUS, INCOMPLETE, Wrong, debugging, line, show_traceback, told
+from guarddiff.cli.errors import BY_STATUS, INCOMPLETE, Failed, Wrong, debugging, line, show_traceback, told
+from guarddiff.cli.params import Place
 from guarddiff.cli.sizes import MOST_POINTS, SizesCommand, sizes_option
+from guarddiff.core import files
 
 if TYPE_CHECKING:
     from guarddiff.cli.target import Target
@@ -36,7 +38,8 @@ Examples:
   guarddiff check program.pt2 --replay findings --format json > report.json
 
 \b
-Exit codes: 0 clean, 1 specialized, 2 wrong usage, 3 incomplete (also when the export itself raises).
+Exit codes: 0 clean, 1 specialized, 2 wrong usage, 3 incomplete (also when the export itself raises, or
+the model could not be written).
 """
 
 _ASKED = "the sizes that were asked for"
@@ -65,7 +68,7 @@ Every combination is run, at most {MOST_POINTS}; what is not named keeps the exa
 @output.out_option("Folder for report files, Markdown and JSON unless --format says otherwise.")
 @click.option(
     "--save",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=Place(dir_okay=False),
     metavar="MODEL.onnx",
     help="Write the exported model too, whatever was found; a file of this name is replaced.",
 )
@@ -73,6 +76,8 @@ Every combination is run, at most {MOST_POINTS}; what is not named keeps the exa
 def command(ctx: click.Context, target: str, replay: str, repair: bool, sizes: dict[str, list[int]],
             formats: tuple[str, ...], out: Path | None, save: Path | None) -> None:  # fmt: skip
     output.check_asked(formats, out)
+    if save is not None and not save.absolute().parent.is_dir():
+        raise Wrong(f"--save {save}: the model could not be written: there is no such folder")
     options = {"replay": replay, "repair": repair, "sizes": sizes or None, "on_finding": "ignore"}
     with progress.stdout_kept(), _torch_to_itself(), progress.waiting(f"checking {line(target, 60)}"):
         from guarddiff.cli import target as targets
@@ -137,7 +142,9 @@ def _save(report: Report, path: Path) -> None:
     if report.program is None:
         raise Wrong(f"--save {path}: there is no model to write")
     try:
-        report.program.save(str(path))
+        with files.together(path) as waiting:
+            report.program.save(str(waiting))
     except Exception as error:
-        raise Wrong(f"--save {path}: the model could not be written: {told(error)}") from error
+        why = getattr(error, "strerror", None) or told(error)
+        raise Failed(f"--save {path}: the model could not be written: {why}") from error
     output.tell(f"model:   {path}")

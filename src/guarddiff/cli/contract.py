@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from guarddiff.cli.errors import CLEAN, SPECIALIZED, Wrong, wrong_when
+from guarddiff.cli.errors import CLEAN, SPECIALIZED, Wrong, line, unread, wrong_when
+from guarddiff.cli.params import Place
 
 if TYPE_CHECKING:
     from guarddiff.contract.contract import Contract
@@ -24,11 +26,11 @@ Examples:
 \b
 Exit codes: 0 shown, or the shapes are admitted; 1 they are not; 2 no contract that can be trusted, or wrong usage.
 """
-_SHAPE = re.compile(r"(?P<name>.+)=(?P<sizes>|\d+(,\d+)*)")
+_SHAPE = re.compile(r"(?P<name>.+)=(?P<sizes>|[0-9]{1,19}(,[0-9]{1,19})*)")
 
 
 @click.command("contract", help=_HELP)
-@click.argument("model", type=click.Path(path_type=Path), metavar="MODEL.onnx")
+@click.argument("model", type=Place(), metavar="MODEL.onnx")
 @click.option(
     "--shape", "shapes", multiple=True, metavar="NAME=N,N,…", help="Shape of an input; one for each that it has."
 )
@@ -39,12 +41,13 @@ def command(ctx: click.Context, model: Path, shapes: tuple[str, ...], trust: boo
     from guarddiff.core.errors import ContractError
     from guarddiff.render import words
 
-    with wrong_when(ContractError, OSError):
+    given = _given(shapes)
+    with wrong_when(ContractError), unread(model):
         contract = read_contract(model, trust=trust)
-    if not shapes:
-        click.echo("\n".join(words.clean(line, 1000) for line in _lines(contract)))
+    if not given:
+        click.echo("\n".join(words.clean(text, 1000) for text in _lines(contract)))
         return
-    broken = contract.check(dict(map(_read, shapes)))
+    broken = contract.check(given)
     for one in broken:
         click.echo(words.clean(str(one), 1000))
     if not broken:
@@ -52,10 +55,19 @@ def command(ctx: click.Context, model: Path, shapes: tuple[str, ...], trust: boo
     ctx.exit(SPECIALIZED if broken else CLEAN)
 
 
+def _given(shapes: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for name, shape in map(_read, shapes):
+        if name in found:
+            raise Wrong(f"--shape gives {name} twice: one shape for each input")
+        found[name] = shape
+    return found
+
+
 def _read(text: str) -> tuple[str, tuple[int, ...]]:
     found = _SHAPE.fullmatch(text)
     if found is None:
-        raise Wrong(f"--shape {text}: write NAME=N,N,…, such as images=1,3,224,224 (a scalar: NAME=)")
+        raise Wrong(f"--shape {line(text, 80)}: write NAME=N,N,…, such as images=1,3,224,224 (a scalar: NAME=)")
     sizes = found["sizes"]
     return found["name"], tuple(int(size) for size in sizes.split(",")) if sizes else ()
 

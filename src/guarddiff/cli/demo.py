@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from guarddiff.cli.errors import Wrong
+from guarddiff.cli.params import Place
 
 _HELP = """The main job on three small models: export them, warn, prove, write models and reports.
 
@@ -23,7 +24,7 @@ Exit codes: 0 when each fault was found and proved, 1 otherwise.
 @click.command("demo", help=_HELP)
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Place(file_okay=False),
     default=Path("guarddiff-demo"),
     show_default=True,
     metavar="DIR",

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from guarddiff.cli import output
+from guarddiff.cli.params import Place
 from guarddiff.cli.show import load
 
 _HELP = """Tell what changed between two saved reports: what a new torch version fixed or broke. Needs no PyTorch.
@@ -25,8 +26,8 @@ Exit codes: 0 nothing got worse, 1 something got worse, 2 for a file that is no 
 
 
 @click.command("diff", help=_HELP)
-@click.argument("old", type=click.Path(path_type=Path), metavar="OLD.json")
-@click.argument("new", type=click.Path(path_type=Path), metavar="NEW.json")
+@click.argument("old", type=Place(), metavar="OLD.json")
+@click.argument("new", type=Place(), metavar="NEW.json")
 @click.option(
     "--format", "format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Format."
 )

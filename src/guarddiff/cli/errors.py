@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Any
 
 import click
@@ -65,10 +67,21 @@ def line(text: str, limit: int = _LONGEST) -> str:
 
 def told(error: BaseException, limit: int = 300) -> str:
     """An exception by its type and the line of its words that names the cause."""
-    from guarddiff.render import messages
+    from guarddiff.core.errors import in_words
 
-    words = messages.cause(str(error))
-    return line(f"{type(error).__name__}: {words}" if words else type(error).__name__, limit)
+    return line(in_words(error, limit), limit)
+
+
+@contextmanager
+def unread(path: Path) -> Iterator[None]:
+    """Where a file can't be read: which one, and why, in the words that all commands have for it."""
+    try:
+        yield
+    except OSError as error:
+        name = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else str(path)
+        missing = isinstance(error, FileNotFoundError)
+        why = "there is no such file" if missing else f"can't be read: {error.strerror or error}"
+        raise Wrong(f"{name!r}: {why}") from error
 
 
 @contextmanager

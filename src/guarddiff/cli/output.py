@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from guarddiff.cli.errors import Wrong
+from guarddiff.cli.params import Place
 
 if TYPE_CHECKING:
     from guarddiff.report import Report
@@ -28,7 +29,7 @@ def format_option(help: str) -> Callable[[_Made], _Made]:
 
 def out_option(help: str) -> Callable[[_Made], _Made]:
     """``--out DIR``."""
-    return click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help=help)
+    return click.option("--out", type=Place(file_okay=False), metavar="DIR", help=help)
 
 
 def check_asked(formats: Sequence[str], out: Path | None) -> None:

@@ -8,6 +8,7 @@ import click
 
 from guarddiff.cli import output, progress
 from guarddiff.cli.errors import CLEAN, INCOMPLETE, SPECIALIZED, Wrong, line
+from guarddiff.cli.params import Place, Seconds
 from guarddiff.cli.sizes import MOST_POINTS, SizesCommand, combinations, sizes_option
 
 _HELP = """Run an ONNX model at several sizes of its dynamic inputs. Needs no PyTorch.
@@ -26,7 +27,8 @@ Examples:
   guarddiff probe model.onnx --format json > probe.json
 
 \b
-Exit codes: 0 nothing was seen, 1 something is suspected, 2 for a file that is no model, 3 it could not be run.
+Exit codes: 0 nothing was seen, 1 something is suspected, 2 for a file that is no model, 3 it could not be run,
+or not at all sizes that were asked for.
 """
 
 _SIZES = f"""Sizes of your own to be run as well, by symbol or place: h=224,256 x[2]=7. Every combination is run, at
@@ -36,14 +38,14 @@ _CODES = {"clean": CLEAN, "suspected": SPECIALIZED, "incomplete": INCOMPLETE}
 
 
 @click.command("probe", cls=SizesCommand, help=_HELP)
-@click.argument("model", type=click.Path(path_type=Path), metavar="MODEL.onnx")
+@click.argument("model", type=Place(), metavar="MODEL.onnx")
 @sizes_option(_SIZES)
 @click.option(
     "--format", "format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Format."
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(min=1, max=86_400),
+    type=Seconds(),
     default=120.0,
     show_default=True,
     help="How long all runs may take together.",

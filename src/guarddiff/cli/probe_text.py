@@ -32,7 +32,7 @@ def to_text(found: ProbeResult, name: str) -> str:
         _listed("Nodes that can't fit every declared size", _suspects(found.suspects)),
         _listed("Nodes that carry a size at which it runs", map(_carrier, found.carriers)),
         _listed("Fails below the sizes at which it runs, perhaps rightly", _runs(found.too_small)),
-        _listed("Missing", (words.clean(words.shorter(text)) for text in found.missing)),
+        _listed("Missing", _first([words.clean(words.shorter(text)) for text in found.missing], "more")),
         textwrap.wrap(ONLY_SUSPECTED, _WIDTH),
     ]
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"

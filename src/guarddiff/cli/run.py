@@ -114,6 +114,8 @@ def _file(script: str) -> Callable[[], Any]:
 def _module(name: str) -> Callable[[], Any]:
     from importlib.util import find_spec
 
+    if not all(name.split(".")):
+        raise Wrong(f"-m {name}: it is no module's whole name, such as package.module (for a file leave out -m)")
     sys.path.insert(0, os.getcwd())
     try:
         spec = find_spec(name)
@@ -140,18 +142,10 @@ def _ended(start: Callable[[], Any], script: str, arguments: Sequence[str]) -> _
         raise
     except Exception as error:
         _show(error)
-        return _Ending(f"raised {_raised(error)}")
+        return _Ending(f"raised {told(error, 400)}")
     finally:
         sys.argv, sys.path[:] = before, path
     return _Ending()
-
-
-def _raised(error: Exception) -> str:
-    """The exception by its type and the line that names the cause, without colours."""
-    from guarddiff.render import messages
-
-    said = messages.cause(str(error))
-    return line(f"{type(error).__name__}: {said}" if said else type(error).__name__, 400)
 
 
 def _exited(code: Any) -> _Ending:

@@ -9,6 +9,7 @@ import click
 
 from guarddiff.cli import output
 from guarddiff.cli.errors import BY_STATUS, wrong_when
+from guarddiff.cli.params import Place
 
 if TYPE_CHECKING:
     from guarddiff.report import Report
@@ -27,7 +28,7 @@ Exit codes, by the report's status: 0 clean, 1 specialized, 3 incomplete; 2 for 
 
 
 @click.command("show", help=_HELP)
-@click.argument("report", type=click.Path(path_type=Path), metavar="REPORT.json")
+@click.argument("report", type=Place(), metavar="REPORT.json")
 @output.format_option("Format, text by default; repeat it with --out.")
 @output.out_option("Folder for files in these formats, Markdown and JSON without --format.")
 @click.pass_context

@@ -17,6 +17,7 @@ import click
 
 from guarddiff.cli import output, progress, sweep_progress, sweep_text
 from guarddiff.cli.errors import CLEAN, INCOMPLETE, INTERRUPTED, Failed, Wrong, line, told
+from guarddiff.cli.params import Place, Seconds
 
 if TYPE_CHECKING:
     from guarddiff.sweep.case import Case, Group
@@ -129,7 +130,7 @@ def _only(made: _Made) -> _Made:
 def _out(made: _Made) -> _Made:
     return click.option(
         "--out",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=Place(file_okay=False),
         default=Path("guarddiff-sweep"),
         show_default=True,
         metavar="DIR",
@@ -149,7 +150,7 @@ def _measuring(group: Group) -> click.Command:
     @click.option("--dask", metavar="ADDRESS", help="Measure on the workers of this Dask scheduler, tcp://host:port.")
     @click.option(
         "--seconds",
-        type=click.FloatRange(min=1, max=86_400),
+        type=Seconds(),
         metavar="N",
         help="Time limit of each case, instead of the one that it has (120, 300 or 600 by group).",
     )

@@ -10,6 +10,7 @@ import click
 
 from guarddiff.cli import output
 from guarddiff.cli.errors import CLEAN, INCOMPLETE, SPECIALIZED, Failed, Wrong, wrong_when
+from guarddiff.cli.params import Place
 from guarddiff.core.files import replace
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ Exit codes: 0 nothing got worse, 1 a case became silently wrong or a detection w
 
 
 @click.command("page", help=_PAGE)
-@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="DIR")
+@click.argument("folder", type=Place(file_okay=False), metavar="DIR")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=Place(dir_okay=False),
     metavar="FILE",
     help="The page's file instead of DIR/README.md; the other files are written beside it.",
 )
@@ -104,8 +105,8 @@ def _summary(environment: Any, figures: Summary) -> str:
 
 
 @click.command("compare", help=_COMPARE)
-@click.argument("old", type=click.Path(path_type=Path), metavar="A")
-@click.argument("new", type=click.Path(path_type=Path), metavar="B")
+@click.argument("old", type=Place(), metavar="A")
+@click.argument("new", type=Place(), metavar="B")
 @click.option(
     "--format",
     "format",

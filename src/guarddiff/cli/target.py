@@ -86,6 +86,8 @@ def _from_file(place: str) -> ModuleType:
 
 
 def _from_name(name: str) -> ModuleType:
+    if not all(name.split(".")):
+        raise Wrong(f"{name!r} is no module's whole name: write package.module, or for a file path/to/file.py")
     sys.path.insert(0, os.getcwd())
     try:
         return importlib.import_module(name)
@@ -100,12 +102,15 @@ def _from_name(name: str) -> ModuleType:
 def _attribute(module: ModuleType, name: str, text: str) -> Any:
     found: Any = module
     for part in name.split("."):
-        if not hasattr(found, part):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
             own = [k for k, v in vars(module).items() if inspect.isfunction(v) and not k.startswith("_")]
             near = difflib.get_close_matches(name, own, 1) or own[:5]
             hint = f"; it has {', '.join(near)}" if near else ""
-            raise Wrong(f"{text!r}: the module has no {name!r}{hint}")
-        found = getattr(found, part)
+            raise Wrong(f"{text!r}: the module has no {name!r}{hint}") from None
+        except (Exception, SystemExit) as error:
+            raise Wrong(f"{text!r}: {part!r} can't be looked up: {_raised(error)}") from error
     if not callable(found):
         raise Wrong(f"{text!r}: {name!r} is no function but {_kind(found)}")
     return found
@@ -119,8 +124,8 @@ def _made(factory: Any, text: str) -> Any:
         inspect.signature(factory).bind()
     except TypeError as error:
         raise Wrong(f"{text!r}: a factory is called without arguments: {error}") from error
-    except ValueError:
-        pass  # a builtin that tells nothing: calling it will
+    except Exception:
+        pass  # it tells nothing, or wrong things: calling it will
     try:
         return factory()
     except (Exception, SystemExit) as error:

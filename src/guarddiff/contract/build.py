@@ -54,7 +54,7 @@ def contract_of(
     _fits(conditions, report)
     missing = tuple(f"{part.part}: {part.why}" for part in report.missing if part.part not in UNWRITTEN)
     missing += tuple(f"a finding that names no dimension: {f.op}: {f.reason}" for f in counted if not f.dims)
-    held, unknown = _usable([*map(_condition, counted), *_lower_bounds(report), *conditions], report)
+    held, unknown = _usable([*map(_condition, counted), *_bounds(report), *conditions], report)
     missing += unknown
     if missing and not allow_incomplete:
         raise ContractError(f"no contract: the report lacks evidence ({missing[0]}); {INCOMPLETE}")
@@ -88,10 +88,10 @@ def held_to(dim: Dimension, size: int) -> Dimension:
     return dataclasses.replace(dim, admitted=only)
 
 
-def _lower_bounds(report: ReportData) -> Iterator[Condition]:
-    """What excludes only sizes below a bound is no finding, but belongs to the contract."""
+def _bounds(report: ReportData) -> Iterator[Condition]:
+    """What excludes only sizes below a bound, or far above all others, is no finding, but belongs to the contract."""
     for change in report.changes:
-        if change.effect == "lower":
+        if change.effect in ("lower", "far"):
             for guard in change.guards:
                 if not guard.unbacked:
                     yield Condition((guard.text,), because(guard.origin))

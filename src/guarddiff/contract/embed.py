@@ -27,6 +27,7 @@ NODE_KEY = "guarddiff.finding"
 """Name of the entry at a node that carries a baked size."""
 
 SUFFIX = ".contract.json"
+_MOST_BYTES = 2**31 - 1  # protobuf's own limit for one file
 _OURS = "guarddiff."
 
 
@@ -133,7 +134,7 @@ def beside(file: Path) -> Path:
 
 def _read_json(file: Path, trust: bool) -> Contract:
     try:
-        contract = codec.loads(file.read_text(encoding="utf-8"))
+        contract = codec.loads(_bytes(file, codec.MAX_SIZE).decode())
     except UnicodeDecodeError:
         raise ContractError(f"{file.name}: not a readable contract: it is not UTF-8 text") from None
     onnx_file = file.with_name(file.name.removesuffix(SUFFIX) + ".onnx")
@@ -153,7 +154,14 @@ def _compare(contract: Contract, model: onnx.ModelProto, folder: Path | None) ->
 
 
 def _load(file: Path) -> onnx.ModelProto:
-    return _parse(file.read_bytes(), f"'{file.name}'")
+    return _parse(_bytes(file, _MOST_BYTES), f"'{file.name}'")
+
+
+def _bytes(file: Path, most: int) -> bytes:
+    try:
+        return files.read(file, most)
+    except files.NotRead as err:
+        raise ContractError(f"'{file.name}': {err}") from None
 
 
 def _parse(content: bytes, name: str) -> onnx.ModelProto:

@@ -14,7 +14,7 @@ from torch import nn
 
 from guarddiff.contract import tensors
 from guarddiff.core.calling import by_parameter
-from guarddiff.core.errors import first_line
+from guarddiff.core.errors import in_words
 
 _SEED = 0
 _Named = dict[str, torch.Tensor | None]
@@ -45,7 +45,8 @@ class Equivalence:
         dtype: Floating-point type of the first three parts.
         outputs: The results of ``forward``.
         input_gradients: Gradients of the inputs that have any, of a sum of all outputs with fixed random weights.
-        parameter_gradients: Those of the parameters that both modules have by the same name and shape.
+        parameter_gradients: Those of the parameters that both modules have by the same name and shape; as with the
+            inputs, where one of the two has a gradient.
         onnx: The adapted module, exported in its own dtype and run in ONNX Runtime, against the original in ``dtype``;
             None where that was not asked for.
         onnx_dtype: Floating-point type of the exported module.
@@ -123,21 +124,22 @@ def compare_modules(
         The differences. Where the adapted module raises at these sizes, ``.error`` tells.
 
     Raises:
+        TypeError: One of the modules is none, or the inputs are no tuple, tensor or mapping.
         ValueError: The original raises at these inputs, so there is nothing to compare with.
     """
-    given = (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
-    named = dict(kwargs or {})
+    original, adapted = tensors.module(original, "original"), tensors.module(adapted, "adapted")
+    given, named = tensors.inputs(inputs, kwargs, "inputs")
     own = _floating(adapted, given, named)
     shared, unshared = _shared(original, adapted)
     try:
         wanted = _run(original, given, named, dtype, shared)
     except Exception as err:
-        raise ValueError(f"the original module rejects these inputs: {first_line(err)}") from err
+        raise ValueError(f"the original module rejects these inputs: {in_words(err)}") from err
     told = str(dtype).removeprefix("torch.")
     try:
         found = _run(adapted, given, named, dtype, shared)
     except Exception as err:
-        return Equivalence(told, unshared=unshared, error=f"the adapted module rejects these inputs: {first_line(err)}")
+        return Equivalence(told, unshared=unshared, error=f"the adapted module rejects these inputs: {in_words(err)}")
     parts = (tuple(_differences(want, have)) for want, have in zip(wanted, found))
     outputs, of_inputs, of_parameters = parts
     result = Equivalence(told, outputs, of_inputs, of_parameters, unshared=unshared)
@@ -147,7 +149,7 @@ def compare_modules(
     try:
         values = _in_onnx_runtime(adapted, given, named)
     except Exception as err:
-        return replace(result, onnx_dtype=name, error=f"the adapted module could not be exported: {first_line(err)}")
+        return replace(result, onnx_dtype=name, error=f"the adapted module could not be exported: {in_words(err)}")
     got: _Named = dict(zip(wanted[0], values)) if len(values) == len(wanted[0]) else {}
     return replace(result, onnx=tuple(_differences(wanted[0], got)), onnx_dtype=name)
 
@@ -208,13 +210,13 @@ def _weights(value: torch.Tensor) -> torch.Tensor:
 
 
 def _differences(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[Difference]:
+    """How each tensor differs that one of the two has."""
     for name in dict.fromkeys((*wanted, *found)):
-        yield _difference(name, wanted.get(name), found.get(name))
+        if wanted.get(name) is not None or found.get(name) is not None:
+            yield _difference(name, wanted.get(name), found.get(name))
 
 
 def _difference(name: str, wanted: torch.Tensor | None, found: torch.Tensor | None) -> Difference:
-    if wanted is None and found is None:
-        return Difference(name, 0.0, 0.0)
     if wanted is None or found is None:
         return Difference(name, float("inf"), float("inf"), " (only one of the two has it)")
     if wanted.shape != found.shape:

@@ -48,13 +48,12 @@ def freeze(
             another is named by where it is: ``past[0]``.
 
     Raises:
-        TypeError: The inputs don't fit the module's ``forward``.
+        TypeError: The module is none, or the inputs are no tuple, tensor or mapping, or don't fit its ``forward``.
         ValueError: The module is frozen already, or ``free`` names an input or axis that is not there.
     """
-    if frozen_of(module) is not None:
+    if frozen_of(tensors.module(module, "module")) is not None:
         raise ValueError("this module is frozen already: freeze the module that it was made of")
-    given = (args,) if isinstance(args, torch.Tensor) else tuple(args)
-    shapes = _shapes(module, given, kwargs or {})
+    shapes = _shapes(module, *tensors.inputs(args, kwargs, "args"))
     held: dict[str, tuple[int | None, ...]] = {name: tuple(shape) for name, shape in shapes.items()}
     for name, axes in (free or {}).items():
         if name not in held:

@@ -148,9 +148,11 @@ def read(path: str | os.PathLike[str]) -> Manifest:
     if file.is_dir():
         file = file / NAME
     try:
-        content = file.read_bytes()
+        content = files.read(file, codec.MAX_SIZE)
     except FileNotFoundError:
         raise ContractError(_absent(file)) from None
+    except files.NotRead as err:
+        raise ContractError(f"{file.name}: {err}") from None
     try:
         manifest = codec.unseal(content.decode(), Manifest, FORMAT, VERSION, "manifest")
     except UnicodeDecodeError:

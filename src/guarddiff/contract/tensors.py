@@ -1,12 +1,33 @@
-"""The tensors of nested values, with names."""
+"""A module and its inputs as they were given, and the tensors of nested values, with names."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from torch import nn
+
+_Module = TypeVar("_Module", bound=nn.Module)
+
+
+def module(given: _Module, name: str) -> _Module:
+    """What was given as ``name``. Raises TypeError for what is no module."""
+    if not isinstance(given, nn.Module):
+        raise TypeError(f"{name} has to be a torch.nn.Module, not {type(given).__name__}")
+    return given
+
+
+def inputs(args: Any, kwargs: Mapping[str, Any] | None, name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The inputs of a module, positional and by keyword: one tensor stands for itself. Raises TypeError for others;
+    ``name`` is that of the positional ones."""
+    given = (args,) if isinstance(args, torch.Tensor) else args
+    if not isinstance(given, (tuple, list)):
+        raise TypeError(f"{name} must be a tuple, or one tensor, not {type(args).__name__}")
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise TypeError(f"kwargs must be a mapping of names to inputs, not {type(kwargs).__name__}")
+    return tuple(given), dict(kwargs or {})
 
 
 def named(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:

@@ -1,7 +1,8 @@
 """Which sizes a set of guards admits, dimension by dimension, and what new guards exclude.
 
-One dimension alone is solved exactly, size by size up to a horizon.  Dimensions that a guard ties together
-are solved on a grid of well-chosen combinations.  What can't be evaluated is "unknown", never a guess.
+One dimension alone is solved exactly, size by size up to a horizon; beyond it, where its guards are seen to turn
+(``far.turns``).  Dimensions that a guard ties together are solved on a grid of well-chosen combinations.  What
+can't be evaluated is "unknown", never a guess.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ SMALL = 1
 
 _QUICK, _THOROUGH = 100_000, 2_000_000  # combinations of sizes tried at once
 _WINDOW, _WIDEST = 512, 4096  # sizes of a tied dimension that are all tried
+_MOST_INTERVALS = 10_000  # of one dimension, beyond which its sizes are told in words alone
 
 _Array = NDArray[Any]
 
@@ -46,9 +48,10 @@ _Array = NDArray[Any]
 class Admitted:
     """The sizes that one dimension may still take.
 
-    ``intervals``: sorted and disjoint, a last upper of None goes on without end; None: unknown, or a relation
-    with other dimensions rather than a set.  ``whole``: nothing that was declared is excluded, not even 0 or
-    1.  ``period``: after ``horizon`` the set repeats with this period; None: it does not.
+    ``intervals``: sorted and disjoint, a last upper of None goes on without end; None: unknown, a relation
+    with other dimensions rather than a set, or too many of them.  ``whole``: nothing that was declared is
+    excluded, not even 0 or 1.  ``period``: after ``horizon`` the set repeats with this period, up to ``last``;
+    None: it does not.
     """
 
     text: str
@@ -57,6 +60,7 @@ class Admitted:
     whole: bool
     period: int | None = None
     horizon: int | None = None
+    last: int | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -65,6 +69,8 @@ class Admitted:
         """By the intervals. Raises ValueError where there are none."""
         if self.intervals is None:
             raise ValueError(f"the admitted sizes are no set of this dimension alone: {self.text}")
+        if self.last is not None and size > self.last:
+            return False
         if self.period is not None and self.horizon is not None and size > self.horizon:
             size -= -(-(size - self.horizon) // self.period) * self.period
         index = bisect_right(self.intervals, size, key=lambda interval: interval[0]) - 1
@@ -84,8 +90,9 @@ def admitted(guards: Sequence[str], declared: Mapping[str, SizeRange], example: 
              horizon: int = 16384) -> dict[str, Admitted]:  # fmt: skip
     """For every declared dimension the sizes that it may still take under all guards.
 
-    Sizes are looked at up to ``horizon`` or four times the example.  A dimension is unknown where a guard
-    that names it, or names one tied to it, can't be read or evaluated.  Bad guard text raises nothing.
+    All sizes are looked at up to ``horizon`` or four times the example, and larger ones where a guard turns.  A
+    dimension is unknown where a guard that names it, or names one tied to it, can't be read or evaluated.  Bad
+    guard text raises nothing.
     """
     read = read_guards(guards, declared)
     verdicts = [truth(expression, {}) for expression in read.constant]
@@ -148,7 +155,7 @@ def _strength(system: System, guard: Expression) -> str:
     excluded = false & inside
     for size in sizes.values():
         excluded = excluded & (size >= 1)
-    if excluded.any():
+    if excluded.any() or system.fails_far_away(guard, (), indices):
         return "ties"
     return "small" if (inside & ~true).any() else "none"
 
@@ -208,15 +215,29 @@ def _finish(name: str, declared: SizeRange, group: Group, solved: tuple[_Array, 
     narrower = group.upper is not None and (declared.upper is None or declared.upper > group.upper)
     after = np.zeros(1 if narrower and not beyond else 0, bool)
     whole = np.concatenate([before, mask, after])
+    ends = group.upper if beyond else None  # after all the sizes that were looked at
+    cut = narrower and beyond
     words = describe(whole, declared.lower, beyond, declared)
     relations = _relations(name, group, tying)
-    if words.any_size and relations:
+    if words.any_size and relations and not cut:
         return Admitted(", ".join(relations), None, known=True, whole=False)
     definite = words.text == "no size" or words.text.startswith("exactly ")
-    text = words.text if definite else ", ".join([words.text, *relations])
-    untouched = words.whole and not small
+    said = _ending(words.text, SizeRange(declared.lower, ends), words.any_size) if cut else words.text
+    text = said if definite else ", ".join([said, *relations])
+    untouched = words.whole and not small and not cut
     horizon = declared.lower + whole.size - 1
-    return Admitted(text, words.intervals, True, untouched, words.period, horizon)
+    intervals = tuple((first, ends if last is None else last) for first, last in words.intervals)
+    if len(intervals) > _MOST_INTERVALS and words.period is None:
+        return Admitted(text, None, True, untouched)
+    return Admitted(text, intervals, True, untouched, words.period, horizon, ends if words.period is not None else None)
+
+
+def _ending(text: str, span: SizeRange, any_size: bool) -> str:
+    """``text`` for sizes that end with the span."""
+    if any_size or text.startswith(("exactly ", "no size")):
+        return str(span) if any_size else text
+    lower = text.removeprefix("at least ")
+    return f"{lower}–{span.upper}" if lower.isdigit() else f"{text} up to {span.upper}"
 
 
 def _relations(name: str, group: Group, tying: Sequence[Expression]) -> list[str]:
@@ -264,7 +285,7 @@ def effect(guards: Sequence[str], declared: Mapping[str, SizeRange], example: Ma
     dimensions turns "restricts" and "small" into "unknown".
     """
     read, before = read_guards(guards, declared), read_guards(given, declared)
-    system = system_of(before.good, declared, example, horizon)
+    system = system_of(before.good, declared, example, horizon, read.good)
     found = {"unknown"} if read.touched else set()
     for guard in read.constant:
         true, false = truth(guard, {})
@@ -299,14 +320,16 @@ def _effect_of(system: System, guard: Expression, bad: Sequence[set[int]], opaqu
     if not ((true | false) & inside).any():
         return "unknown"
     excluded = false & inside
-    if not excluded.any():
+    large = excluded
+    for index, group in zip(indices, groups, strict=True):
+        if group.upper is None or group.upper > SMALL:
+            large = large & (sizes[index] > SMALL)
+    restricts = bool(large.any()) or system.fails_far_away(guard, given, indices)
+    if not restricts and not excluded.any():
         return "none"
     if opaque or left_out or any(touched & set(indices) for touched in bad):
         return "unknown"
-    for index, group in zip(indices, groups, strict=True):
-        if group.upper is None or group.upper > SMALL:
-            excluded = excluded & (sizes[index] > SMALL)
-    return "restricts" if excluded.any() else "small"
+    return "restricts" if restricts else "small"
 
 
 def _neighbourhood(system: System, indices: list[int]) -> tuple[list[int], list[Expression], bool]:

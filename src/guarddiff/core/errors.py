@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from guarddiff.core.causes import cause
+
 if TYPE_CHECKING:
     from guarddiff.core.report import ReportData
 
 
-def first_line(error: BaseException, most: int = 300) -> str:
-    """Type and first line of an exception, cut to ``most`` characters: for who made the call, not for a file."""
-    text = f"{type(error).__name__}: {error}".strip().split("\n", 1)[0]
+def in_words(error: BaseException, most: int = 300) -> str:
+    """Type of an exception and the line of its text that names the cause, cut to ``most`` characters: for who made the
+    call, not for a file."""
+    said = cause(str(error))
+    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

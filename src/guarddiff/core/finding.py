@@ -102,6 +102,9 @@ class Finding:
     def admits(self, shapes: Shapes) -> bool | None:
         """Whether the guards of this finding hold at ``shapes`` (ONNX input name to shape).
 
+        Where they hold, the finding is no reason for the model to be wrong. Where they don't, a ``confirmed`` one is
+        such a reason; a ``harmless`` one is not: the model was seen to be right at sizes that break its guards.
+
         Returns None where it can't be decided: a guard that can't be evaluated, an input that is not given,
         a finding that has no guards (its fault leaves none).
         """

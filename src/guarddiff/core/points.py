@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from guarddiff.core.guard_text import Expression
 from guarddiff.core.words import SizeRange
 
-_MOST_SIZES = 2**21  # of one dimension; a larger example is beyond what is solved
+MOST_SIZES = 2**21  # of one dimension; a larger example is beyond what is solved
 _FAR = 2**40
 
 _Array = NDArray[Any]
@@ -30,6 +30,7 @@ class Group:
     example: int | None
     top: int  # the largest size looked at
     own: list[Expression] = field(default_factory=list)  # guards on this group alone
+    clear: bool = True  # what is admitted after ``top`` follows from what is admitted before it
 
     @property
     def beyond(self) -> bool:
@@ -38,7 +39,7 @@ class Group:
 
     @property
     def solvable(self) -> bool:
-        return self.example is None or self.example <= self.top or not self.beyond
+        return self.clear and (self.example is None or self.example <= self.top or not self.beyond)
 
     @cached_property
     def sizes(self) -> _Array:
@@ -58,6 +59,18 @@ class Group:
         for expression in self.own:
             inside = inside & self.truth(expression, sizes)[0]
         return inside
+
+    def reach(self, size: int) -> bool:
+        """Look at all sizes up to twice this one, before any is looked at; whether those are not too many."""
+        bound = self.lower + MOST_SIZES if self.upper is None else min(self.upper, self.lower + MOST_SIZES)
+        if size > self.lower + MOST_SIZES // 2:
+            return False
+        self.top = max(self.top, min(2 * size, bound))
+        return True
+
+    def end(self, last: int) -> None:
+        """None of the sizes after this one, which is beyond ``top``, are admitted; before any is looked at."""
+        self.upper = last if self.upper is None else min(self.upper, last)
 
     def admits(self, sizes: _Array) -> _Array:
         """As ``satisfies``, but looked up where the mask has the answer already."""
@@ -104,7 +117,7 @@ def group_of(names: Sequence[str], ranges: Sequence[SizeRange], examples: Iterab
     uppers = [span.upper for span in ranges if span.upper is not None]
     known = [size for size in examples if size is not None]
     upper = min(uppers) if uppers else None
-    top = min(max(horizon, 4 * lower, *(4 * size for size in known)), lower + _MOST_SIZES)
+    top = min(max(horizon, 4 * lower, *(4 * size for size in known)), lower + MOST_SIZES)
     top = top if upper is None else min(top, upper)
     return Group(tuple(names), lower, upper, known[0] if known else None, top)
 

@@ -112,6 +112,10 @@ class Reproduction:
         return len(self.script.splitlines())
 
 
+ANOTHER_EXAMPLE = "another example"
+"""The name of a repair that exports again at other sizes, where a branch of the model's goes the other way."""
+
+
 @dataclass(frozen=True)
 class Repair:
     """What ``repair=True`` did.

@@ -16,6 +16,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 NOT_SAVED = {"saved": False}
 """``metadata`` of a field that is left out."""
+REQUIRED = {"required": True}
+"""``metadata`` of a field that has to be in the data, though it has a default in Python."""
 
 
 class JsonError(ValueError):
@@ -126,11 +128,7 @@ def _decode_record(cls: Any, value: Any, path: str) -> Any:
     """An instance of ``cls``: unknown keys are ignored, a missing one takes the field's default."""
     _require(isinstance(value, Mapping), path, "an object", value)
     hints = saved_hints(cls)
-    required = {
-        f.name
-        for f in dataclasses.fields(cls)
-        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-    }
+    required = {f.name for f in dataclasses.fields(cls) if is_required(f)}
     for name in hints:
         if name in required and name not in value:
             raise RecordError(f"{path} has no {name!r}")
@@ -139,6 +137,12 @@ def _decode_record(cls: Any, value: Any, path: str) -> Any:
         return cls(**found)
     except (TypeError, ValueError) as err:
         raise RecordError(f"{path}: {shown(str(err))}") from None
+
+
+def is_required(field: dataclasses.Field[Any]) -> bool:
+    """Whether the data must have the field."""
+    without = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    return without or bool(field.metadata.get("required"))
 
 
 def _decode_tuple(parts: tuple[Any, ...], value: Any, path: str) -> tuple[Any, ...]:

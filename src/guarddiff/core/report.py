@@ -14,7 +14,7 @@ from guarddiff.core.snapshot import Guard, Snapshot
 from guarddiff.core.stage import Stage
 
 Status = Literal["clean", "specialized", "incomplete"]
-Effect = Literal["none", "small", "lower", "restricts", "unknown", "unbacked", "entailed"]
+Effect = Literal["none", "small", "lower", "far", "restricts", "unknown", "unbacked", "entailed"]
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,9 @@ class Change:
     """What one origin added in one stage, and what it does to the admitted sizes.
 
     ``effect``: ``none`` (excludes nothing that was declared), ``small`` (only the sizes 0 and 1), ``lower`` (only
-    sizes below a bound), ``restricts`` (became a finding), ``entailed`` (an earlier finding excludes all of it
-    already), ``unbacked`` (on data-dependent sizes alone), ``unknown`` (could not be evaluated).
+    sizes below a bound), ``far`` (only sizes above 16,777,215), ``restricts`` (became a finding), ``entailed`` (an
+    earlier finding excludes all of it already), ``unbacked`` (on data-dependent sizes alone), ``unknown`` (could not be
+    evaluated).
     """
 
     stage: Stage
@@ -60,13 +61,14 @@ class ReportData:
         tries: What was run, in order: the sizes and how eager PyTorch and ONNX Runtime compared there.
         declarations: What is wrong with what was declared, or is read otherwise by torch: no findings, and no part of
             the status.
-        repair: What ``repair=True`` did; None where it was not asked for, or where nothing was to be repaired.
+        repair: What ``repair=True`` did; None where it was not asked for, where nothing was to be repaired, or where no
+            repair is known (``notes`` says so).
         graph: SHA-256 of what the ONNX graph is made of (nodes and whole numbers in them, names of outputs), which ties
             the report to the file; empty where there is none.
         program: The ``torch.onnx.ONNXProgram``; None in a loaded report. Never serialized.
     """
 
-    status: Status = "clean"
+    status: Status = field(default="clean", metadata=records.REQUIRED)
     model: str = ""
     findings: tuple[Finding, ...] = ()
     inputs: tuple[InputSpec, ...] = ()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from guarddiff.core import codec
-from guarddiff.core.records import saved_hints
+from guarddiff.core.records import is_required, saved_hints
 from guarddiff.core.report import ReportData
 
 TITLE = "guarddiff report"
@@ -54,8 +54,9 @@ _FIELDS = {
     ),
     "Admitted.known": "Whether the sizes could be worked out.",
     "Admitted.whole": "Whether nothing that was declared is excluded.",
-    "Admitted.period": "Beyond `horizon` the sizes repeat with this period; null: they do not.",
-    "Admitted.horizon": "Largest size that was looked at; null: none was.",
+    "Admitted.period": "Beyond `horizon` the sizes repeat with this period, up to `last`; null: they do not.",
+    "Admitted.horizon": "The size up to which all were looked at; null: none was.",
+    "Admitted.last": "Where sizes that repeat end, beyond `horizon`; null: they don't repeat, or go on without end.",
     "SourceLine.file": "Relative to the working folder, or to the folder of the installed package.",
     "SourceLine.line": "Line number, from 1.",
     "SourceLine.function": "Function that it is in; empty where that is not known.",
@@ -110,7 +111,7 @@ def schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": TITLE,
         **own,
-        "required": ["format", "version"],
+        "required": ["format", "version", *own.get("required", [])],
         "properties": {**properties, **own["properties"]},
         "$defs": {record.name: _object(record) for record in sorted(others, key=lambda r: r.name)},
     }
@@ -145,7 +146,7 @@ the schema are made from the source: `GUARDDIFF_UPDATE_SNAPSHOTS=1 pytest tests/
 - The text is ASCII, fields are sorted by name, and the same report gives the same text.
 - `format` is `"{format}"` and `version` is {version} in every file. A reader refuses newer versions.
 - A reader ignores fields that it does not know, and takes the default of a field that is not there: files of older
-  releases can be read.
+  releases can be read. A report without a `status`, which no release has written, is refused.
 - Sizes are whole numbers. Null means that something is not known or not there, never that it is fine.
 - Text from a model (names, source lines, messages) is in it as it was: escape it for where you show it.
 - No field holds the value of a tensor, an environment variable, a user name or a home folder.
@@ -200,11 +201,11 @@ def _one_line(text: str) -> str:
 
 
 def _default(field: Any) -> str | None:
+    if is_required(field):
+        return None
     if field.default is not dataclasses.MISSING:
         return json.dumps(field.default)
-    if field.default_factory is not dataclasses.MISSING:
-        return json.dumps(field.default_factory())
-    return None
+    return json.dumps(field.default_factory())
 
 
 def _object(record: Record) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from guarddiff.core import far
 from guarddiff.core.guard_text import Expression, GuardTextError, conjuncts, parse
 from guarddiff.core.points import Group, grid, group_of, truth
 from guarddiff.core.words import SizeRange
@@ -63,6 +64,7 @@ class System:
     owner: dict[str, int]
     cross: list[Expression]
     ties: dict[int, list[Expression]]  # the same guards by each group they name
+    example: Mapping[str, int]
 
     def indices(self, expression: Expression) -> list[int]:
         return sorted({self.owner[name] for name in expression.variables})
@@ -84,10 +86,60 @@ class System:
             inside = inside & self.groups[index].admits(sizes[index])
         return sizes, inside
 
+    def size_at_example(self, index: int) -> int:
+        """The size of a group in the example, or one that it may have where none is known."""
+        group = self.groups[index]
+        return next((self.example[name] for name in group.names if name in self.example), max(group.lower, 2))
+
+    def moving(self, moved: Sequence[int]) -> Callable[[_Array], dict[str, Any]]:
+        """Sizes for all dimensions while the ``moved`` groups take some, and the others keep the example's."""
+        held = {name: np.asarray(self.size_at_example(index)) for name, index in self.owner.items()}
+        return lambda sizes: {name: sizes if self.owner[name] in moved else size for name, size in held.items()}
+
+    def turns(self, guard: Expression, moved: Sequence[int], start: int | None = None) -> list[int]:
+        """Where the guard turns beyond ``start``, or the sizes that are looked at, while the ``moved`` groups take one
+        size."""
+        groups = [self.groups[index] for index in moved]
+        if not all(group.beyond for group in groups):
+            return []
+        uppers = [group.upper for group in groups if group.upper is not None]
+        start = max(group.top for group in groups) if start is None else start
+        return far.turns(guard, self.moving(moved), start, min([far.LIMIT, *uppers]))
+
+    def fails_far_away(self, guard: Expression, given: Sequence[Expression], near: Sequence[int]) -> bool:
+        """Whether the guard is false at a point beyond the sizes that are looked at, at which the ``given`` ones and
+        those of every group alone hold; the ``near`` groups are those that these tie to it."""
+        indices = self.indices(guard)
+        for moved in [[index] for index in indices] + ([indices] if len(indices) > 1 else []):
+            for turn in self.turns(guard, moved):
+                for size in (turn - 1, turn, turn + 1):
+                    if any(self._excluded(guard, given, point) for point in self._far_points(moved, near, size)):
+                        return True
+        return False
+
+    def _far_points(self, moved: Sequence[int], near: Sequence[int], size: int) -> Iterator[dict[int, int]]:
+        """Points of the ``near`` groups at which the ``moved`` ones have this size, and the others one of a few, none
+        of them 0 or 1, which would not count."""
+        point = {index: max(self.size_at_example(index), 2) for index in near} | dict.fromkeys(moved, size)
+        others = [index for index in near if index not in moved]
+        yield point
+        scale = self.size_at_example(moved[0])
+        for other in (size - 1, size, size + 1, 2 * size) if others else ():
+            yield point | dict.fromkeys(others, other)
+        yield point | {index: size * self.size_at_example(index) // max(scale, 1) for index in others}
+
+    def _excluded(self, guard: Expression, given: Sequence[Expression], point: Mapping[int, int]) -> bool:
+        sizes = {index: np.asarray([size]) for index, size in point.items()}
+        inside = all(size >= 2 and self.groups[index].satisfies(sizes[index]).all() for index, size in point.items())
+        return bool(
+            inside and self.truth(guard, sizes)[1].all() and all(self.truth(other, sizes)[0].all() for other in given)
+        )
+
 
 def system_of(guards: Sequence[Expression], declared: Mapping[str, SizeRange], example: Mapping[str, int],
-            horizon: int) -> System:  # fmt: skip
-    """The declared dimensions under these guards."""
+            horizon: int, asked: Sequence[Expression] = ()) -> System:  # fmt: skip
+    """The declared dimensions under these guards. Sizes are looked at as far as these turn, and as far as the ``asked``
+    ones have to be seen to repeat."""
     single = {name: group_of([name], [span], [example.get(name)], horizon) for name, span in declared.items()}
     sets = [{first, second} for first, second in _equalities(guards, single)]
     groups = []
@@ -96,7 +148,7 @@ def system_of(guards: Sequence[Expression], declared: Mapping[str, SizeRange], e
         spans = [declared[name] for name in ordered]
         groups.append(group_of(ordered, spans, [example.get(name) for name in ordered], horizon))
     owner = {name: index for index, group in enumerate(groups) for name in group.names}
-    system = System(groups, owner, [], {})
+    system = System(groups, owner, [], {}, example)
     for expression in guards:
         indices = system.indices(expression)
         if len(indices) == 1:
@@ -105,7 +157,27 @@ def system_of(guards: Sequence[Expression], declared: Mapping[str, SizeRange], e
         system.cross.append(expression)
         for index in indices:
             system.ties.setdefault(index, []).append(expression)
+    _look_further(system, guards, asked)
     return system
+
+
+def _look_further(system: System, guards: Sequence[Expression], asked: Sequence[Expression]) -> None:
+    """Every group ends where one of its own guards does, and else reaches as far as these turn, and as far as its own
+    and the asked ones have to be seen to repeat."""
+    for number, guard in enumerate([*guards, *asked]):
+        indices = system.indices(guard)
+        if len(indices) > 1 or not system.groups[indices[0]].beyond:
+            continue
+        group, at = system.groups[indices[0]], system.moving(indices)
+        turns = system.turns(guard, indices, group.top // 2) if number < len(guards) else []
+        last = far.end(guard, at, turns) if turns else None
+        if last is not None and last > group.top:
+            group.end(last)
+        elif turns and last is None:
+            group.clear = group.reach(turns[-1]) and group.clear
+        period = far.period_of(guard.text)
+        if period is not None and group.top < 4 * period and far.varies(guard, at, group.top, period):
+            group.reach(2 * period)
 
 
 def connected(sets: Iterable[set[Any]]) -> list[set[Any]]:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree
 
+from guarddiff.core.causes import uncoloured
 from guarddiff.core.dims import Dimension
 from guarddiff.core.finding import Finding
 from guarddiff.core.report import ReportData
-from guarddiff.render import messages, text, words
+from guarddiff.render import text, words
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MOST_MISSING = 50
@@ -89,9 +90,7 @@ def _cases(report: ReportData) -> list[_Case]:
     found += [_judged(report, _model(report), f"finding {number}", [(number, f)], told) for number, f in nowhere]
     if report.error:
         said = words.raised(report.error)
-        found.append(
-            _Case(_model(report), "the export", "error", "raised", said, messages.uncoloured(report.error[:4000]))
-        )
+        found.append(_Case(_model(report), "the export", "error", "raised", said, uncoloured(report.error[:4000])))
     for part in report.missing[:_MOST_MISSING]:
         name = f"evidence: {words.clean(part.part, 120)}"
         found.append(_Case(_model(report), name, "error", "incomplete", f"missing: {words.clean(part.why)}"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from guarddiff.core.finding import Finding
+from guarddiff.core.proof import ANOTHER_EXAMPLE
 from guarddiff.render.words import clean, limited
 
 _TO_TRY: tuple[tuple[str, str], ...] = (
@@ -68,7 +69,8 @@ def _avoid_it(finding: Finding) -> str:
     proof = finding.counterexample
     if finding.repairable:
         name = clean((finding.repair or "").partition(":")[0], 80)
-        return f"{_keep(finding)}export with repair=True, which knows another way ({name}) and proves the result."
+        knows = "tries other examples" if name == ANOTHER_EXAMPLE else f"knows another way ({name})"
+        return f"{_keep(finding)}export with repair=True, which {knows} and proves the result."
     if finding.stage == "translate":
         return f"{_keep(finding)}write this operator in another way; no guard tells of it."
     if finding.stage == "optimize":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from guarddiff.core.report import Change, ReportData
 from guarddiff.render import words
 
-_ORDER = ("restricts", "unknown", "lower", "small", "entailed", "unbacked", "none")
+_ORDER = ("restricts", "unknown", "lower", "far", "small", "entailed", "unbacked", "none")
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,10 @@ Each format escapes the result once more for its own syntax.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Sequence
 
+from guarddiff.core import causes
 from guarddiff.core.dims import Dimension
 from guarddiff.core.finding import Counterexample, Finding, Verdict
 from guarddiff.core.origin import SourceLine
@@ -34,6 +36,8 @@ CLAIMS: dict[Verdict, tuple[str, str]] = {
 }
 """What is claimed of a finding, before and after the admitted sizes."""
 
+_OWN = re.compile(r"at (least|most) |\d+(–\d+)?($| (or|and) )|…")
+"""How a part of the admitted sizes begins that is about the dimension by itself."""
 _REPAIRED = ("before the repair the exported model was sure to be right only for", "")
 _AUTO = "Dim.AUTO"
 
@@ -51,6 +55,7 @@ EFFECTS: dict[Effect, str] = {
     "unknown": "could not be evaluated",
     "small": "excludes only the sizes 0 and 1",
     "lower": "excludes only sizes below a bound",
+    "far": "excludes only sizes above 16,777,215",
     "entailed": "an earlier finding excludes it already",
     "unbacked": "on data-dependent sizes alone",
     "none": "excludes nothing that was declared",
@@ -176,12 +181,12 @@ def alone(proof: Counterexample) -> str:
 def shorter(result: str, limit: int = LIMIT) -> str:
     """What a run gave, without the parts of ONNX Runtime's messages that tell nothing; of a long one the middle is left
     out."""
-    return messages.fitted(clean(messages.runtime(result), messages.LONGEST), limit).strip()
+    return messages.fitted(clean(messages.runtime(result), causes.LONGEST), limit).strip()
 
 
 def raised(error: str) -> str:
     """What an export raised, in one line that names the cause."""
-    return clean(messages.cause(error) or error)
+    return clean(causes.cause(error) or error)
 
 
 def automatic(dim: Dimension) -> bool:
@@ -225,7 +230,7 @@ def _told_once(dims: tuple[Dimension, ...]) -> list[Dimension]:
     seen: set[str] = set()
     told = []
     for dim in dims:
-        sizes, _, relation = admitted(dim).partition(", ")
+        sizes, relation = _parted(admitted(dim))
         other = sizes.removeprefix("equal to ")
         if not relation and other != sizes and texts.get(other, "").startswith("equal to "):
             told.append(_with_text(dim, "equal to each other"))
@@ -235,6 +240,13 @@ def _told_once(dims: tuple[Dimension, ...]) -> list[Dimension]:
             told.append(dim)
         seen.add(relation)
     return told
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """The sizes of a dimension by itself, and how it depends on others."""
+    first, *rest = text.split(", ")
+    own = next((index for index, part in enumerate(rest) if not _OWN.match(part)), len(rest))
+    return ", ".join((first, *rest[:own])), ", ".join(rest[own:])
 
 
 def _with_text(dim: Dimension, text: str) -> Dimension:
@@ -270,7 +282,9 @@ def headline(finding: Finding, names: int = 4, most: int = 12) -> str:
     if left:
         parts.append(count(left, "more dimension"))
     text = f"{asked[0].upper()}{asked[1:]}, but {lead}" if alike else f"{lead[0].upper()}{lead[1:]}"
-    return f"{text} {join(parts)}{tail}"
+    apart = len(parts) > 1 and any(", " in part for part in parts)
+    listed = f"{'; '.join(parts[:-1])}; and {parts[-1]}" if apart else join(parts)
+    return f"{text} {listed}{tail}"
 
 
 def _asked(dim: Dimension) -> str:

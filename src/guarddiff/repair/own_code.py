@@ -13,8 +13,9 @@ REFUSALS = (
     ),
     Refusal(
         ops=("if",),
-        why="only the branch that the example takes is exported, and no other example that was tried is right for all",
-        way_out=("choose with torch.where or torch.cond, or compute both ways alike; else keep to the admitted sizes"),
+        why="only the branch that the example takes is exported",
+        way_out="choose with torch.where or torch.cond, or compute both ways alike; else keep to the admitted sizes",
+        other_example=True,
     ),
     Refusal(
         ops=("range() or index", "range()", "iteration", "aten.unbind.*", "unbind"),

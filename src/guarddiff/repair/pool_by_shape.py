@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from guarddiff.repair.registry import Repair
 from guarddiff.repair.symbolic import any_symbolic, same, symbolic
 
+_sym_min: Any = torch.sym_min
+
 
 @dataclass(frozen=True)
 class _Axis:
@@ -38,15 +40,21 @@ class _Axis:
         """Whether there is one window, and it is all of the axis."""
         return same(self.kernel, self.size) and same(self.padding, 0) and same(self.dilation, 1)
 
-    def windows(self, input: Any) -> Any:
-        """The input with the axis replaced by two: window, place in the window."""
-        count = (self.size - self.dilation * (self.kernel - 1) - 1) // self.stride + 1
-        starts = torch.arange(count, device=input.device) * self.stride
-        places = torch.arange(self.kernel, device=input.device) * self.dilation
-        chosen = (starts.unsqueeze(1) + places.unsqueeze(0)).reshape(-1)
+    def windows(self, input: Any, ceil: bool) -> tuple[Any, Any]:
+        """The input with the axis replaced by two, window and place in the window; and, with ``ceil``, which of these
+        places are in the input: the last window may reach beyond it, and repeats its first element there."""
+        spare = self.size - self.dilation * (self.kernel - 1) - 1
+        count = (spare + self.stride - 1 if ceil else spare) // self.stride + 1
+        if ceil and not (same(self.stride, self.kernel) and same(self.dilation, 1)):
+            count = _sym_min(count, (self.size - 1) // self.stride + 1)  # no window begins beyond the input
+        starts = (torch.arange(count, device=input.device) * self.stride).unsqueeze(1)
+        chosen = starts + (torch.arange(self.kernel, device=input.device) * self.dilation).unsqueeze(0)
+        inside = chosen < self.size if ceil else None
+        if inside is not None:
+            chosen = torch.where(inside, chosen, starts)
         shape = list(input.shape)
         shape[self.axis : self.axis + 1] = [count, self.kernel]
-        return input.index_select(self.axis, chosen).reshape(shape)
+        return input.index_select(self.axis, chosen.reshape(-1)).reshape(shape), inside
 
 
 def _axes(input: Any, rank: int, kernel: Any, stride: Any, padding: Any, dilation: Any) -> list[_Axis] | None:
@@ -80,15 +88,26 @@ def _padded(axes: list[_Axis]) -> bool:
     return not all(same(axis.padding, 0) for axis in axes if axis.open)
 
 
-def _reduced(input: Any, axes: list[_Axis], reduce: Callable[..., Any]) -> Any:
+def _reduced(input: Any, axes: list[_Axis], reduce: Callable[..., Any], ceil: bool) -> Any:
     """The input with the open axes pooled, each by itself; the others are left."""
     whole = [axis.axis for axis in axes if axis.open and axis.whole]
     if whole:
         input = reduce(input, whole, keepdim=True)
     for axis in axes:
         if axis.open and not axis.whole:
-            input = reduce(axis.windows(input), [axis.axis + 1], keepdim=False)
+            windows, inside = axis.windows(input, ceil)
+            input = _over(windows, axis.axis + 1, reduce, inside)
     return input
+
+
+def _over(windows: Any, place: int, reduce: Callable[..., Any], inside: Any) -> Any:
+    """The windows reduced along the axis of places. ``inside``: which places count in sums and means; None: all."""
+    if inside is None or reduce is torch.amax:
+        return reduce(windows, [place], keepdim=False)
+    counted = inside.reshape(*inside.shape, *(1 for _ in windows.shape[place + 1 :]))
+    wide = torch.promote_types(windows.dtype, torch.float32)  # a sum of halves may not fit into one
+    total = torch.where(counted, windows, 0.0).to(wide).sum(place)
+    return (total / counted.sum(1).to(wide) if reduce is torch.mean else total).to(windows.dtype)
 
 
 def _rest(axes: list[_Axis]) -> dict[str, list[Any]]:
@@ -113,20 +132,15 @@ def _average(rank: int) -> Callable[..., Any]:
         divisor_override: int | None = None,
     ) -> Any:
         axes = _axes(input, rank, kernel_size, stride, padding, 1)
-        if axes is None or not _usable(axes, ceil_mode) or not input.is_floating_point() or symbolic(divisor_override):
+        if axes is None or _padded(axes) or not input.is_floating_point() or symbolic(divisor_override):
             return NotImplemented
-        done = _reduced(input, axes, torch.mean if divisor_override is None else torch.sum)
+        done = _reduced(input, axes, torch.mean if divisor_override is None else torch.sum, ceil_mode)
         if all(axis.open for axis in axes):
             return done if divisor_override is None else done / divisor_override
         more = {} if divisor_override is None else {"divisor_override": divisor_override}
         return original(done, **_rest(axes), ceil_mode=ceil_mode, count_include_pad=count_include_pad, **more)
 
     return avg_pool
-
-
-def _usable(axes: list[_Axis], ceil_mode: bool) -> bool:
-    """Whether no window reaches over the edge on the open axes."""
-    return not _padded(axes) and (not ceil_mode or all(axis.whole for axis in axes if axis.open))
 
 
 def _maximum(rank: int, indices_by_default: bool = False) -> Callable[..., Any]:
@@ -142,11 +156,11 @@ def _maximum(rank: int, indices_by_default: bool = False) -> Callable[..., Any]:
         return_indices: bool = indices_by_default,
     ) -> Any:
         axes = _axes(input, rank, kernel_size, stride, padding, dilation)
-        if axes is None or not _usable(axes, ceil_mode):
+        if axes is None or _padded(axes):
             return NotImplemented
         if return_indices:
             return _with_indices(input, axes)
-        done = _reduced(input, axes, torch.amax)
+        done = _reduced(input, axes, torch.amax, ceil_mode)
         if all(axis.open for axis in axes):
             return done
         left = [1 if axis.open else axis.dilation for axis in axes]

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from guarddiff.core.stage import Stage
-from guarddiff.repair.registry import Refusal, Repair
+from guarddiff.repair.registry import Refusal, Repair, release
 from guarddiff.repair.symbolic import any_symbolic, plain_factory, same, symbolic
 
 
@@ -24,14 +24,18 @@ def linspace(start: Any, end: Any, steps: Any, **options: Any) -> Any:
         return NotImplemented
     if any(_complex(number) for number in (start, end)):
         return NotImplemented
-    first, last = _scalar(start, dtype, device), _scalar(end, dtype, device)
+    first, last = (_scalar(bound, dtype, device).to(_WORKED_OUT_IN.get(dtype, dtype)) for bound in (start, end))
     places = torch.arange(steps, device=device)
     count = _scalar(steps, torch.int64, device)
-    step = (last - first) / (count - 1).clamp(min=1).to(dtype)
-    from_first = first + step * places.to(dtype)
-    from_last = last - step * (count - 1 - places).to(dtype)
+    step = (last - first) / (count - 1).clamp(min=1).to(first.dtype)
+    from_first = first + step * places.to(first.dtype)
+    from_last = last - step * (count - 1 - places).to(first.dtype)
     half = torch.div(count, 2, rounding_mode="trunc").clamp(min=1)
-    return torch.where(places < half, from_first, from_last)
+    return torch.where(places < half, from_first, from_last).to(dtype)
+
+
+_WORKED_OUT_IN = dict.fromkeys((torch.float16, torch.bfloat16) if release() >= (2, 15) else (), torch.float32)
+"""Since 2.15 torch works out ranges of half precision in single precision."""
 
 
 def _complex(number: Any) -> bool:

@@ -53,20 +53,22 @@ class Repair:
 
     def applies(self, finding: Finding) -> bool:
         """Whether it is for this finding, on this torch."""
-        release = _release()
-        if release < self.since or (self.before is not None and release >= self.before):
+        this = release()
+        if this < self.since or (self.before is not None and this >= self.before):
             return False
         return _matches(finding, self.ops, self.stages)
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why there is no repair for an operator (``ops`` as for a repair), and the way out."""
+    """Why there is no repair for an operator (``ops`` as for a repair), and the way out. ``other_example``: exporting
+    with another example may mend it all the same."""
 
     ops: tuple[str, ...]
     why: str
     way_out: str
     stages: tuple[Stage, ...] = ()
+    other_example: bool = False
 
     def applies(self, finding: Finding) -> bool:
         """Whether it is for this finding."""
@@ -187,6 +189,7 @@ def _operator(name: str) -> Callable[..., Any] | None:
     return found
 
 
-def _release() -> tuple[int, int]:
+def release() -> tuple[int, int]:
+    """This torch's, as major and minor number."""
     major, minor = torch.__version__.split(".")[:2]
     return int(major), int(minor)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from guarddiff.core import guard_text
 from guarddiff.core.finding import Finding
 from guarddiff.replay.prove import Prover
 
@@ -42,6 +44,25 @@ def identifier(text: str, fallback: str = "n") -> str:
     """A name for a dimension out of any text."""
     name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
     return name if name.isidentifier() else f"{fallback}_{name}".rstrip("_")
+
+
+def short_names() -> Callable[[str], str]:
+    """Names for the sizes of one operator, by their texts over dimension names: those of the dimensions in them,
+    numbered where another size has that name."""
+    given: dict[str, str] = {}
+
+    def name_of(text: str) -> str:
+        if text not in given:
+            try:
+                dimensions = sorted(guard_text.variables(text))
+            except guard_text.GuardTextError:
+                dimensions = []
+            name = "_".join(map(identifier, dimensions)) or identifier(text)
+            numbered = (f"{name}{number}" if number > 1 else name for number in itertools.count(1))
+            given[text] = next(each for each in numbered if each not in given.values())
+        return given[text]
+
+    return name_of
 
 
 def namer(finding: Finding, prover: Prover) -> Callable[[tuple[int, int]], str]:

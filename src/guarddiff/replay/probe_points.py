@@ -15,6 +15,11 @@ Point = dict[str, int]
 MOST_ELEMENTS = 2**26
 """No single input is made larger than this."""
 
+
+class NoInputs(ValueError):
+    """No inputs can be made at a point; the message says why."""
+
+
 _USUAL = (8, 16, 32, 64, 224, 4, 2, 128, 256, 7, 6, 10, 12, 3, 5, 384, 512, 1)
 _MOST_STARTS = 40
 
@@ -65,21 +70,25 @@ def size_of(text: str, point: Mapping[str, int]) -> int | None:
         return None
 
 
-def shapes(inputs: Sequence[Value], point: Mapping[str, int]) -> dict[str, tuple[int, ...]] | None:
-    """The shapes of the inputs at a point; None where one can't be worked out, is negative or too large."""
+def shapes(inputs: Sequence[Value], point: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """The shapes of the inputs at a point. Raises NoInputs where one can't be worked out, is negative or too large."""
     found = {}
     for value in inputs:
-        sizes = []
-        for axis, size in enumerate(value.shape or ()):
-            name = symbol(value, axis)
-            sizes.append(size if name is None else size_of(name, point))
-        if any(not isinstance(size, int) or size < 0 for size in sizes):
-            return None
-        shape = tuple(int(size) for size in sizes if isinstance(size, int))
+        shape = tuple(_size(value, axis, point) for axis in range(len(value.shape or ())))
         if math.prod(shape) > MOST_ELEMENTS:
-            return None
+            raise NoInputs(f"{value.name} would have more than {MOST_ELEMENTS:,} elements")
         found[value.name] = shape
     return found
+
+
+def _size(value: Value, axis: int, point: Mapping[str, int]) -> int:
+    fixed, name = (value.shape or ())[axis], symbol(value, axis)
+    size = fixed if name is None else size_of(name, point)
+    if not isinstance(size, int):
+        raise NoInputs(f"the size {name} of {value.name}[{axis}] can't be worked out")
+    if size < 0:
+        raise NoInputs(f"the size {name or fixed} of {value.name}[{axis}] would be negative")
+    return size
 
 
 def starts(symbols: Mapping[str, int], numbers: Sequence[int]) -> list[Point]:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from guarddiff.replay import probe_points
 from guarddiff.replay.probe_model import Model, NoModel, Suspect, Value, read
-from guarddiff.replay.probe_points import Point
+from guarddiff.replay.probe_points import NoInputs, Point
 from guarddiff.replay.probe_process import Answer, Runner, Unloadable
 from guarddiff.replay.probe_worker import SUPPORTED
 
@@ -162,20 +162,28 @@ class _Session:
             if self._run(point) == "ran":
                 start = point
                 break
-        waiting = [*probe_points.given(symbols, own, start)]
-        if start is not None:
-            waiting += probe_points.around(start)[:_MOST_POINTS]
-        for number, point in enumerate(waiting):
-            self._told(number, len(waiting))
-            self._run(point)
+        asked = [*probe_points.given(symbols, own, start)]
+        further = probe_points.around(start)[:_MOST_POINTS] if start is not None else []
+        for number, point in enumerate([*asked, *further]):
+            self._told(number, len(asked) + len(further))
+            self._run(point, asked=number < len(asked))
         if start is None and not any(run.state == "ran" for run in self.runs):
             self.missing.append("it ran at none of the sizes that were tried: give some with --sizes")
 
-    def _run(self, point: Point) -> State | None:
-        """Run one point; None where it was run before, is too large, or time is up."""
+    def _run(self, point: Point, asked: bool = False) -> State | None:
+        """Run one point; None where it was run before, no inputs can be made there, which is told of one that was
+        ``asked`` for, or time is up."""
         key = tuple(sorted(point.items()))
-        shapes = probe_points.shapes(self._model.inputs, point)
-        if key in self._seen or shapes is None or self._over():
+        if key in self._seen or self._over():
+            return None
+        try:
+            shapes = probe_points.shapes(self._model.inputs, point)
+        except NoInputs as error:
+            if asked:
+                self._seen.add(key)
+                self.missing.append(
+                    f"{' '.join(f'{name}={size}' for name, size in point.items())} was not run: {error}"
+                )
             return None
         self._seen.add(key)
         try:

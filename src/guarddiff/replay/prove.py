@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,42 +17,18 @@ from guarddiff.core.finding import Counterexample, Finding
 from guarddiff.core.forked import step
 from guarddiff.core.log import say
 from guarddiff.core.proof import Ladder, Try
-from guarddiff.replay import isolate, ladder, onnx_cut, sizes, verdicts
+from guarddiff.replay import isolate, ladder, sizes, verdicts
 from guarddiff.replay.inputs import Example
+from guarddiff.replay.operator_run import OperatorRun
 from guarddiff.replay.run import Eager, Outcome, Pair, Session, Unavailable, one_line
 from guarddiff.replay.sizes import Point
+from guarddiff.replay.tools import Tools
 
 _VALUE_CHECKED = ("embedding", "index", "gather", "scatter", "take", "one_hot", "bincount")
-_UNBACKED = re.compile(r"\bu\d+\b")
 MOST_LEFT = 8
 """At most so many further sizes for a finding whose first sizes agree, for guards that none of those has broken."""
 SECONDS = 120.0
 """Budget of one export's replay; what has not been tried by then stays unconfirmed."""
-
-
-@dataclass
-class Tools:
-    """What the replay needs from outside.
-
-    Attributes:
-        program: The ONNXProgram; None when the export raised.
-        captured: The captured program, from which operators are taken.
-        mutated: Parameters that the model's forward changes.
-        programs: What each stage made, for the ladder; None where there are no stages to tell apart.
-        size_text: A symbolic size → int or text over dimension variables.
-        export_operator: (module, args, dynamic_shapes) → ONNXProgram of one operator.
-        fake_accepts: (module, call) → whether it accepts the inputs; None when it can't be told.
-        flatten: Nested value → leaves.
-    """
-
-    program: Any
-    captured: Any
-    size_text: Callable[[Any], int | str]
-    export_operator: Callable[[Any, tuple[Any, ...], Any], Any]
-    fake_accepts: Callable[[Any, Callable[[Any], Any]], bool | None]
-    flatten: Callable[[Any], Sequence[Any]]
-    mutated: frozenset[str] = frozenset()
-    programs: ladder.Programs | None = None
 
 
 @dataclass
@@ -192,7 +167,7 @@ class Prover:
             return None
         try:
             operator = isolate.cut(self.tools.captured, finding.origin.node, self.tools.size_text)
-            runner = _Operator(operator, self.tools, self.example.lively(), self.sizes)
+            runner = OperatorRun(operator, self.tools, self.example.lively(), self.sizes)
             if not runner.take_nodes() and not runner.export():
                 return None
             return self._try_operator(finding, runner, self._points(finding, findings))
@@ -212,7 +187,7 @@ class Prover:
         leaves = self.tools.flatten((node.args, dict(node.kwargs))) if node is not None else ()
         return any(type(leaf) is int and leaf > 1 and leaf in numbers for leaf in leaves)
 
-    def _try_operator(self, finding: Finding, runner: _Operator, points: Sequence[Point]) -> Finding | None:
+    def _try_operator(self, finding: Finding, runner: OperatorRun, points: Sequence[Point]) -> Finding | None:
         for point in points:
             outcome = runner.attempt(point)
             self.note(self.shapes(point), outcome, "operator")
@@ -283,7 +258,9 @@ class Prover:
         ranks = {name: len(shape) for name, shape in self.example.shapes.items()}
         turned = sizes.broadcast_the_other_way(finding, self.dims, ranks, self.declared, self.sizes)
         known = [point for point, _ in tried]
-        return (turned + sizes.untouched(finding, known, self.declared, self.sizes, findings))[:MOST_LEFT]
+        left = turned + sizes.untouched(finding, known, self.declared, self.sizes, findings)
+        far = sizes.far_off(finding, self.dims, self.example.shapes, self.declared, self.sizes)
+        return (left[: MOST_LEFT - len(far)] + [point for point in far if point not in known])[:MOST_LEFT]
 
     def _differing(
         self,
@@ -316,80 +293,10 @@ class Prover:
         return None
 
 
-class _Operator:
-    """One operator by itself: the ONNX nodes that it became, or exported alone with the same symbols.
-
-    ``how`` says which, for the reason. ``take_nodes`` or ``export`` comes before ``attempt``.
-    """
-
-    how = ""
-
-    def __init__(self, cut: isolate.Cut, tools: Tools, example: Example, sizes_: Mapping[str, int]) -> None:
-        self.cut = cut
-        self._tools = tools
-        self._sizes = dict(sizes_)
-        named = {n: leaf for n, leaf in zip(example.names, example.leaves) if n and isinstance(leaf, torch.Tensor)}
-        self._leaves = tuple(_starting(spec, self._sizes, named) for spec in cut.inputs)
-
-    def take_nodes(self) -> bool:
-        """Take its nodes out of the ONNX model; whether they agree with eager PyTorch at the example's sizes."""
-        if self._tools.program is None or self._tools.programs is None:
-            return False
-        try:
-            values = self._tools.programs.exits(self._tools.program.exported_program)
-            piece = onnx_cut.piece(self._tools.program, self.cut, values)
-            self.how = " (the nodes that it became)"
-            return self._agrees(piece)
-        except (isolate.NotIsolable, Unavailable):
-            return False
-        except Exception as error:
-            say(logging.DEBUG, f"the ONNX nodes of {self.cut.op} could not be taken out", error)
-            return False
-
-    def export(self) -> bool:
-        """Export it alone; whether the result agrees with eager PyTorch at the example's sizes."""
-        shapes = tuple(
-            {axis: torch.export.Dim.AUTO for axis, size in enumerate(spec.shape) if isinstance(size, str)}
-            for spec in self.cut.inputs
-        )
-        self.how = ""
-        with step():
-            program = self._tools.export_operator(self.cut.module, self._leaves, shapes)
-        return self._agrees(program)
-
-    def _agrees(self, program: Any) -> bool:
-        found = [value.name for value in program.model.graph.inputs]
-        names = tuple(found) if len(found) == len(self._leaves) else tuple(f"in_{i}" for i in range(len(self._leaves)))
-        example = Example(self._leaves, names, None, lambda values, _: (tuple(values), {}))
-        steady = not any(isinstance(size, str) and _UNBACKED.search(size) for size in self.cut.results)
-        self._names = names
-        self._pair = Pair(Eager(self.cut.module, self._tools.flatten), lambda: Session(program), example, steady)
-        return self.attempt(self._sizes).state == "agrees"
-
-    def shapes(self, point: Point) -> tuple[tuple[int, ...], ...]:
-        """Shapes of its own inputs."""
-        return tuple(spec.at(point) for spec in self.cut.inputs)
-
-    def attempt(self, point: Point) -> Outcome:
-        return self._pair.attempt(dict(zip(self._names, self.shapes(point))))
-
-
 def _checks_values(program: Any) -> bool:
     """Whether eager may reject sizes because of values, which a fake run can't see: a position outside a table."""
     nodes = program.graph.nodes if program is not None else ()
     return any(word in str(n.target) for n in nodes if n.op == "call_function" for word in _VALUE_CHECKED)
-
-
-def _starting(spec: isolate.CutInput, point: Point, named: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    """The operator's example input: the model's own where it is one, random values otherwise."""
-    own = named.get(spec.source or "")
-    if own is not None and tuple(own.shape) == spec.at(point):
-        return own.detach()
-    generator = torch.Generator().manual_seed(0)
-    shape = spec.at(point)
-    if spec.dtype.is_floating_point or spec.dtype.is_complex:
-        return torch.randn(shape, generator=generator, dtype=torch.float32).to(spec.dtype)
-    return torch.randint(0, 2, shape, generator=generator).to(spec.dtype)
 
 
 def raise_if_no_runtime() -> None:

@@ -182,7 +182,7 @@ def _short(sketch: Sketch) -> str | None:
 def _heading(finding: Finding) -> str:
     what = " ".join(scrub(finding.op).split())[:60]
     about = f"{what}, lost at {finding.stage}" if what and what != "unknown" else f"lost at {finding.stage}"
-    return f"{about}: the exported model is right at the example's sizes only (torch {torch.__version__})"
+    return f"{about}: the exported model is right at the example's sizes, wrong at others (torch {torch.__version__})"
 
 
 def _ladder(finding: Finding) -> list[Level]:
@@ -201,11 +201,12 @@ def _operators(finding: Finding, work: _Work) -> Iterator[Sketch]:
     point = {**prover.sizes, **_point(finding, prover)}
     own = _own_inputs(finding, prover)
     for style in declaring.styles(finding, prover):
-        yield operator_source.sketch(cut, prover.sizes, point, partial(_declared, style), own)
+        declared = partial(_declared, style, declaring.short_names())
+        yield operator_source.sketch(cut, prover.sizes, point, declared, own)
 
 
-def _declared(style: declaring.Style, size: int | str) -> str:
-    return style(declaring.identifier(str(size)))
+def _declared(style: declaring.Style, name_of: Callable[[str], str], size: int | str) -> str:
+    return style(name_of(str(size)))
 
 
 def _code(finding: Finding, work: _Work, style: int) -> Iterator[Sketch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from guarddiff.core.finding import Counterexample, Finding
 from guarddiff.core.origin import Origin
 from guarddiff.core.report import Missing
 from guarddiff.replay import sizes
-from guarddiff.replay.prove import Prover, raise_if_no_runtime
+from guarddiff.replay.prove import SECONDS, Prover, raise_if_no_runtime
 from guarddiff.replay.run import Outcome, Unavailable
 from guarddiff.replay.sizes import Point
 from guarddiff.replay.verdicts import at_example
@@ -21,8 +21,14 @@ _MOST_LADDERS = 6
 
 AT_FURTHER_SIZES = "runs at further sizes"
 """The part of the report that is missing where nothing could be run."""
+NOT_RUN = "runs at the sizes that were asked for"
+"""The part that is missing where the user's own sizes were right ones and could not be run."""
+ASKED = "the sizes that were asked for"
+"""The part that is missing where they can't be made."""
 WRONG_AT_EXAMPLE = "the model is wrong at the example's own sizes already, so that sizes are not to blame"
 """The reason of such a finding."""
+_NO_GUARD = "no guard tells of it: the whole model was run at these sizes"
+_LATER = "no guard is to blame: the whole model was run at these sizes, at which the decomposed program is right"
 
 
 @dataclass
@@ -44,7 +50,7 @@ def search(
     dynamic dimension.
 
     A model that differs at the example's own sizes already gets one finding that says so, and is run nowhere else.
-    A difference at sizes that a finding (or a change in ``small``, which excludes 0 and 1 only) excludes confirms
+    A difference at sizes that a finding (or a change in ``small``, which is none for its sizes alone) excludes confirms
     it; those that nothing excludes become findings of the stage that the ladder names.
     """
     found = Found(list(findings))
@@ -66,8 +72,19 @@ def search(
         outcome = prover.attempt(point)
         if outcome.state == "differs" and not _confirm(found, prover, small, point, outcome):
             unexplained.append((point, outcome))
-    found.findings += _unguarded(prover, unexplained)
+    found.findings += _unguarded(prover, unexplained, [*found.findings, *small])
     return found
+
+
+def not_run(prover: Prover, asked: Sequence[Point]) -> Iterator[Missing]:
+    """The sizes that were asked for at which nothing is known for all that, and why."""
+    for point in asked:
+        shapes = prover.shapes(point)
+        tries = [made for made in prover.tries if made.scope == "model" and made.sizes == shapes]
+        if all(made.state == "unknown" for made in tries):
+            why = tries[0].text if tries else f"the time for trying ({SECONDS:.0f} s) was used up"
+            moved = [f"{name}={size}" for name, size in point.items() if size != prover.sizes.get(name)]
+            yield Missing(NOT_RUN, f"{', '.join(moved)}: {why}")
 
 
 def _confirm(found: Found, prover: Prover, small: Sequence[Finding], point: Point, outcome: Outcome) -> bool:
@@ -104,7 +121,7 @@ def _counterexample(prover: Prover, point: Point, outcome: Outcome) -> Counterex
     return Counterexample(prover.shapes(point), difference.expected, difference.got, difference.kind)
 
 
-def _unguarded(prover: Prover, unexplained: Sequence[tuple[Point, Outcome]]) -> list[Finding]:
+def _unguarded(prover: Prover, unexplained: Sequence[tuple[Point, Outcome]], known: Sequence[Finding]) -> list[Finding]:
     """Findings for points that no guard explains, one per node at which the ladder first sees a difference.
 
     The ladder is climbed at the points that move the fewest dimensions, one per set of moved dimensions.
@@ -121,7 +138,8 @@ def _unguarded(prover: Prover, unexplained: Sequence[tuple[Point, Outcome]]) -> 
             chosen.setdefault(moved, (point, outcome))
     found: dict[tuple[Any, ...], tuple[set[str], Finding]] = {}
     for moved, (point, outcome) in chosen.items():
-        finding = _new_finding(prover, point, outcome)
+        excluded = any(one.admits(prover.shapes(point)) is False for one in known)
+        finding = _new_finding(prover, point, outcome, excluded)
         key = (finding.stage, finding.origin.node, finding.op)
         variables, first = found.setdefault(key, (set(), finding))
         variables |= moved
@@ -130,8 +148,9 @@ def _unguarded(prover: Prover, unexplained: Sequence[tuple[Point, Outcome]]) -> 
     ]
 
 
-def _new_finding(prover: Prover, point: Point, outcome: Outcome) -> Finding:
-    """A finding of the stage and the node that the ladder names at this point."""
+def _new_finding(prover: Prover, point: Point, outcome: Outcome, excluded: bool = False) -> Finding:
+    """A finding of the stage and the node that the ladder names at this point; ``excluded``: a guard excludes it, and
+    is not to blame."""
     ladder = prover.ladder(prover.shapes(point))
     stage = (ladder.stage if ladder is not None else None) or "translate"
     node = ladder.node if ladder is not None else None
@@ -141,7 +160,7 @@ def _new_finding(prover: Prover, point: Point, outcome: Outcome) -> Finding:
         op=(node.fx_op or node.op) if node is not None else "unknown",
         origin=Origin(node=node.fx_node, module_path=node.module_path, source=node.source) if node else Origin(),
         verdict="confirmed",
-        reason="no guard tells of it: the whole model was run at these sizes",
+        reason=_LATER if excluded else _NO_GUARD,
         counterexample=_counterexample(prover, point, outcome),
         ladder=ladder,
         inputs=tuple(prover.dims),

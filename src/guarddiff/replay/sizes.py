@@ -19,6 +19,11 @@ Point = dict[str, int]
 
 _RANDOM_TRIES = 400
 _ONES = 3
+_DOUBLINGS = 26
+_PARTS = 1024  # of the example's size, in which a far one is told
+_FAR_TIMES, _FEW_TIMES, _FAR_SIZE = 16, 4, 256
+_FAR_ELEMENTS = 2**18
+_MOST_FAR = 3  # dimensions
 
 
 def breaking(
@@ -43,7 +48,7 @@ def breaking(
     breaks: list[tuple[int, int, Point]] = []
     for order, raw in enumerate(_points(variables, finding, declared, example)):
         moved = [v for v in variables if raw[v] != example[v]]
-        for point in _unique([mended(raw, ties, moved, declared), raw]):
+        for point in unique([mended(raw, ties, moved, declared), raw]):
             if _inside(point, declared) and _broken(finding.guards, point):
                 also = sum(_broken(other.guards, point) for other in others)
                 breaks.append((also, order, point))
@@ -52,6 +57,9 @@ def breaking(
             break
     if not any(also == 0 for also, *_ in breaks):
         breaks += [(0, -1, point) for point in _apart(finding, others, variables, declared, example)]
+    if not breaks:
+        far = _smallest_far(finding, variables, declared, example)
+        breaks = [(sum(_broken(other.guards, point) for other in others), 0, point) for point in far]
     chosen = [point for *_, point in sorted(breaks, key=lambda row: row[:2])]
     return _spread(chosen, variables, example, limit)
 
@@ -69,6 +77,31 @@ def _apart(
     for v in variables:
         size = apart(example, v, finding.guards, kept, declared.get(v, SizeRange()))
         found += [{**example, v: size}] if size is not None else []
+    return found
+
+
+def _smallest_far(
+    finding: Finding, variables: Sequence[str], declared: Mapping[str, SizeRange], example: Mapping[str, int]
+) -> list[Point]:
+    """The smallest points far away that break the finding's guards: along each dimension and along all at once."""
+    found = []
+    for moved in [[v] for v in variables] + ([list(variables)] if len(variables) > 1 else []):
+
+        def at(part: int, moved: Sequence[str] = moved) -> Point:
+            return {**example, **{v: max(example[v], 1) * part // _PARTS for v in moved}}
+
+        reached = [_PARTS << doubled for doubled in range(_DOUBLINGS)]
+        uppers = [(declared.get(v, SizeRange()).upper, max(example[v], 1)) for v in moved]
+        reached += [upper * _PARTS // size for upper, size in uppers if upper is not None]
+        inside = sorted(part for part in reached if _inside(at(part), declared))
+        breaking = next((index for index, part in enumerate(inside) if _broken(finding.guards, at(part))), 0)
+        if not breaking:
+            continue
+        low, high = inside[breaking - 1], inside[breaking]
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if _broken(finding.guards, at(middle)) else (middle, high)
+        found.append(at(high))
     return found
 
 
@@ -93,7 +126,35 @@ def untouched(
     """Points that break those guards of the finding which no point of ``tried`` breaks, two for each guard."""
     left = [g for g in finding.guards if not any(domain.holds(g, point) is False for point in tried)]
     found = [p for g in left for p in breaking(replace(finding, guards=(g,)), declared, example, others, limit=2)]
-    return _unique(found)
+    return unique(found)
+
+
+def far_off(
+    finding: Finding,
+    dims: Sequence[Dimension],
+    base: Mapping[str, Sequence[int]],
+    declared: Mapping[str, SizeRange],
+    example: Mapping[str, int],
+) -> list[Point]:
+    """For each dimension of the finding a point that breaks its guards much above the example, where there may be what
+    no small size shows, as far as inputs of ``_FAR_ELEMENTS`` elements go."""
+    found = []
+    for v in sorted(_variables(finding) & set(example))[:_MOST_FAR]:
+        upper = declared.get(v, SizeRange()).upper
+        for size in (max(_FAR_TIMES * example[v], _FAR_SIZE), _FEW_TIMES * example[v]):
+            point = {**example, v: size + 1 if upper is None else min(size + 1, upper)}
+            breaks_it = _inside(point, declared) and _broken(finding.guards, point)
+            if breaks_it and _elements(point, dims, base) <= _FAR_ELEMENTS:
+                found.append(point)
+                break
+    return found
+
+
+def _elements(point: Point, dims: Sequence[Dimension], base: Mapping[str, Sequence[int]]) -> int:
+    try:
+        return sum(math.prod(shape) for shape in shapes_at(point, dims, base).values())
+    except ValueError:
+        return _FAR_ELEMENTS + 1
 
 
 def broadcast_the_other_way(
@@ -114,7 +175,7 @@ def broadcast_the_other_way(
         if one.name in own and place == there and one.input != many.input
         if example[one.name] == 1 and example[many.name] > 1
     ]
-    return _unique(p for p in points if _inside(p, declared) and _broken(finding.guards, p))
+    return unique(p for p in points if _inside(p, declared) and _broken(finding.guards, p))
 
 
 def breaks(point: Point, finding: Finding) -> bool:
@@ -152,45 +213,7 @@ def further(
         points.append({**example, a: example[b], b: example[a]})
         points.append({**example, a: 2 * example[a], b: example[b] + 1})
     both = [p for raw in points for p in (mended(raw, ties, _moved(raw, example), declared), raw)]
-    return _unique(point for point in both if _inside(point, declared))
-
-
-def named(
-    asked: Iterable[Mapping[str, int]], dims: Sequence[Dimension], example: Mapping[str, int]
-) -> tuple[list[Point], str]:
-    """Points of the user's own, and what is wrong with those that can't be made (empty when all can).
-
-    A dimension is named by the user's name for it or as ``x[2]``; those that are not named keep the example's size.
-    """
-    known = {name: dim for dim in dims for name in (dim.place, dim.name)}
-    points, wrong = [], []
-    for sizes in asked:
-        point = dict(example)
-        for name, size in sizes.items():
-            dim = known.get(name)
-            if name in point and name not in known:
-                point[name] = size
-            elif dim is None:
-                wrong.append(f"there is no dimension {name!r} (known: {', '.join(sorted(known)) or 'none'})")
-            elif dim.size == dim.name:
-                point[dim.name] = size
-            elif not _derive(point, dim, size):
-                wrong.append(f"{name} is {dim.size}, which can't be {size}")
-        points.append(point)
-    return ([] if wrong else _unique(points)), "; ".join(dict.fromkeys(wrong))
-
-
-def _derive(point: Point, dim: Dimension, size: int) -> bool:
-    """Give the one variable of a derived dimension (``2*h``) the value that makes it ``size``."""
-    variables = variables_of(dim)
-    if len(variables) != 1:
-        return False
-    (variable,) = variables
-    for value in range(1, size + 1):
-        if domain.value(dim.size, {**point, variable: value}) == size:
-            point[variable] = value
-            return True
-    return False
+    return unique(point for point in both if _inside(point, declared))
 
 
 def _moved(point: Point, example: Mapping[str, int]) -> list[str]:
@@ -322,7 +345,8 @@ def _nearest(variable: str, finding: Finding, size: int) -> list[int]:
     return found
 
 
-def _unique(points: Iterable[Point]) -> list[Point]:
+def unique(points: Iterable[Point]) -> list[Point]:
+    """The points without repetitions, in order."""
     seen: dict[tuple[tuple[str, int], ...], Point] = {}
     for point in points:
         seen.setdefault(tuple(sorted(point.items())), point)

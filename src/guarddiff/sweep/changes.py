@@ -75,7 +75,7 @@ def to_json(changes: Changes) -> str:
 
 def _title(changes: Changes) -> str:
     lost = len(changes.vanished) + len(changes.unmeasured_now)
-    rest = f"; {lost:,} cases of the old sweep were not measured in the new one" if lost else ""
+    rest = f"; cases with results in the old sweep only: {lost:,}" if lost else ""
     return f"guarddiff sweep compare: {'something' if changes.worse else 'nothing'} got worse{rest}"
 
 

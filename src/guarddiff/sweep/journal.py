@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from guarddiff.core import files
 from guarddiff.render import words
 from guarddiff.sweep.case import Group
 from guarddiff.sweep.outcome import Outcome
@@ -29,6 +30,7 @@ except ImportError:  # not there on Windows: nothing keeps a second sweep away
 
 FORMAT, VERSION = "guarddiff-sweep", 1
 _LONGEST = 120
+_MOST_BYTES = 2**30
 
 
 class JournalError(ValueError):
@@ -66,7 +68,10 @@ class _Content:
 def read(path: Path) -> Journal:
     """What is in the file. Raises JournalError where it is no journal or a line is broken, OSError where it can't be
     read."""
-    content = _parsed(path, path.read_bytes())
+    try:
+        content = _parsed(path, files.read(path, _MOST_BYTES))
+    except files.NotRead as error:
+        raise JournalError(f"{str(path)!r}: {error}") from None
     if content.header is None:
         raise JournalError(f"{str(path)!r} holds no results: it has no whole first line")
     return Journal(content.header["group"], _environment(content), content.outcomes)

@@ -116,7 +116,7 @@ def _inputs(recording: Recording) -> Inputs:
     fixed_numbers = shape_env.constants(recording.env) if recording.env is not None else set()
     inputs = Inputs(leaves, placeholders, shape_env.Namer(names, variables, fixed_numbers))
     taken = _names(placeholders)
-    stems = _stems(placeholders, taken)
+    stems = _stems(placeholders, {name for name, _ in taken})
     for placeholder in placeholders:
         if placeholder.onnx is None or not isinstance(placeholder.value, torch.Tensor):
             continue
@@ -198,16 +198,18 @@ def _axis_intent(placeholder: Placeholder, axis: int) -> AxisIntent | None:
     return placeholder.leaf.declared.get(axis) if placeholder.leaf else None
 
 
-def _names(placeholders: list[Placeholder]) -> dict[str, int | None]:
-    """User's names that may serve as variables: name → its one example size, None where examples differ."""
-    sizes: dict[str, int | None] = {}
+def _names(placeholders: list[Placeholder]) -> dict[tuple[str, bool], int | None]:
+    """User's names that may serve as variables, each with whether it is a plain string → its one example size; None
+    where examples differ, and for a string that a Dim has too."""
+    sizes: dict[tuple[str, bool], int | None] = {}
     for placeholder in placeholders:
         for axis, asked in (placeholder.leaf.declared if placeholder.leaf else {}).items():
             if asked.name is None or asked.root is not None:
                 continue
             size = placeholder.leaf.value.shape[axis]  # type: ignore[union-attr]
-            sizes[asked.name] = size if sizes.get(asked.name, size) == size else None
-    return sizes
+            key = (asked.name, asked.string)
+            sizes[key] = size if sizes.get(key, size) == size else None
+    return {key: None if key[1] and (key[0], False) in sizes else size for key, size in sizes.items()}
 
 
 def _is_variable(name: str) -> bool:
@@ -231,7 +233,7 @@ def _stems(placeholders: list[Placeholder], taken: Container[str]) -> dict[str, 
 
 
 def _dimension(
-    placeholder: Placeholder, axis: int, size: Any, taken: dict[str, int | None], stem: str
+    placeholder: Placeholder, axis: int, size: Any, taken: dict[tuple[str, bool], int | None], stem: str
 ) -> Dimension | None:
     """The dimension, or None for one that is static and was meant to be."""
     asked = _axis_intent(placeholder, axis)
@@ -246,7 +248,7 @@ def _dimension(
         and not derived
         and asked.name
         and _is_variable(asked.name)
-        and taken.get(asked.name) is not None
+        and taken.get((asked.name, asked.string)) is not None
     ):
         name = asked.name
     example = placeholder.leaf.value.shape[axis] if placeholder.leaf else shape_env.hint(size)

@@ -42,13 +42,14 @@ class Leaf:
 
 @dataclass(frozen=True)
 class AxisIntent:
-    """What was asked for one axis: the user's ``name`` (None: nameless); for a derived dimension the name and the
-    sizes of its root."""
+    """What was asked for one axis: the user's ``name`` (None: nameless), and whether it is a plain string, which says
+    nothing of equal sizes; for a derived dimension the name and the sizes of its root."""
 
     name: str | None
     declared: Declared
     root: str | None = None
     root_sizes: SizeRange = SizeRange()
+    string: bool = False
 
 
 def bind(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -183,7 +184,7 @@ def read_axis(what: Any) -> AxisIntent | None:
     if what is None or isinstance(what, int):
         return None
     if isinstance(what, str):
-        return AxisIntent(what or None, Declared(SizeRange(), repr(what) if what else "dynamic"))
+        return AxisIntent(what or None, Declared(SizeRange(), repr(what) if what else "dynamic"), string=True)
     lower, upper = bound_of(getattr(what, "min", None), 0), bound_of(getattr(what, "max", None), None)
     kind = getattr(getattr(what, "type", None), "name", None)
     if kind is not None:  # Dim.AUTO, Dim.DYNAMIC, Dim.STATIC

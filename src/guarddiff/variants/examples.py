@@ -64,7 +64,7 @@ def examples(
         raise ValueError("sizes is empty: give at least one size")
     found: dict[tuple[Any, ...], Example] = {}
     for size in sizes:
-        given = _example(model, inputs(size) if inputs is not None else args, kwargs or {})
+        given = _example(model, inputs(size) if inputs is not None else args, kwargs)
         wanted = _wanted(size, given, names)
         if inputs is None:
             given = _at(model, given, wanted)
@@ -75,15 +75,13 @@ def examples(
     return list(found.values())
 
 
-def _example(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any]) -> Example:
-    given = (args,) if isinstance(args, torch.Tensor) else args
-    if not isinstance(given, (tuple, list)):
-        raise TypeError(f"example inputs have to be a tuple, or one tensor, not {type(args).__name__}")
-    bound = by_parameter(model.forward, given, kwargs)
+def _example(model: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> Example:
+    given, by_name = tensors.inputs(args, kwargs, "example inputs")
+    bound = by_parameter(model.forward, given, by_name)
     named = {name: tensor for key in bound for name, tensor in tensors.named(bound[key], key)}
     if not named:
         raise ValueError("the model has no tensor among its example inputs, so there are no sizes")
-    return Example(tuple(given), dict(kwargs), named)
+    return Example(given, by_name, named)
 
 
 def _wanted(size: Any, example: Example, names: Sequence[str] | None) -> dict[str, Shape]:

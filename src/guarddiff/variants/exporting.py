@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from guarddiff.contract import manifest
+from guarddiff.contract import manifest, tensors
 from guarddiff.contract.manifest import Manifest, sizes_text
-from guarddiff.core.errors import ContractError, first_line
+from guarddiff.core.errors import ContractError, in_words
 from guarddiff.torch_bridge import probe
 from guarddiff.variants import pool, progress, request
 from guarddiff.variants.examples import Example, Size, examples
@@ -120,8 +120,7 @@ def _make(
 
 def _look(model: Any, jobs: int | None, keywords: Mapping[str, Any], told: Mapping[str, Any]) -> None:
     """Refuse what can't be right before anything is done."""
-    if not isinstance(model, torch.nn.Module):
-        raise TypeError(f"model has to be a torch.nn.Module, not {type(model).__name__}")
+    tensors.module(model, "model")
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs is {jobs}: give at least 1, or None")
     for name, why in _TAKEN.items():
@@ -193,7 +192,7 @@ def _failure(failed: Mapping[str, Exception], wanted: int) -> ContractError:
 
 
 def _line(error: Exception) -> str:
-    return str(error).strip() if isinstance(error, ContractError) else first_line(error, 400)
+    return str(error).strip() if isinstance(error, ContractError) else in_words(error, 400)
 
 
 def _name(model: torch.nn.Module, example: Example, key: str) -> str:

@@ -16,7 +16,7 @@ import torch
 
 from guarddiff import api
 from guarddiff.core import codec, quiet
-from guarddiff.core.errors import ContractError, first_line
+from guarddiff.core.errors import ContractError, in_words
 
 MODEL = "model.pt"
 INPUTS = "inputs.pt"
@@ -71,12 +71,12 @@ def in_process(staging: str, name: str) -> Answer:
         model, keywords = _loaded(str(Path(staging) / MODEL))
         args, kwargs = torch.load(str(folder / INPUTS), weights_only=False)
     except Exception as err:
-        return Answer(error=first_line(err), trace=traceback.format_exc(), unloaded=True)
+        return Answer(error=in_words(err), trace=traceback.format_exc(), unloaded=True)
     try:
         with quiet.quiet():
             return Answer(export(model, args, kwargs, folder, keywords[name]))
     except Exception as err:
-        return Answer(error=first_line(err), trace=traceback.format_exc())
+        return Answer(error=in_words(err), trace=traceback.format_exc())
 
 
 def _loaded(path: str) -> Any:
