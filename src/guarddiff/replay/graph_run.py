@@ -29,8 +29,8 @@ class GraphRun:
 
     Attributes:
         outputs: The user's outputs: tensors and numbers; None where it raised.
-        values: Node name to what it gave, tensors and numbers only, in order; empty where that was not asked or is
-            too much to keep.
+        values: Node name to what it computed, tensors and numbers only, in order, no inputs and no weights; empty
+            where that was not asked or is too much to keep.
         fixed: Which input has another size than the graph was captured for; empty where all fit.
         refused: What the first assertion of the graph that failed said; empty where none failed.
         raised: What a node raised; empty where none did.
@@ -92,7 +92,8 @@ class _Runner(torch.fx.Interpreter):
                 return None
             self.failed = self.failed or (n.name, one_line(error))
             raise
-        if self._keep and isinstance(value, (torch.Tensor, bool, int, float)):
+        given = n.op in ("placeholder", "get_attr")
+        if self._keep and not given and isinstance(value, (torch.Tensor, bool, int, float)):
             self._note(n.name, value)
         return value
 

@@ -172,26 +172,29 @@ class _Climb:
         """Compare the result of each captured node with that of the nodes it became."""
         decomposed = self.programs.decomposed
         right, wrong = self._run(self.programs.captured, keep=True), self._run(decomposed, keep=True)
-        exits = self._same_at_example(self.programs.exits(decomposed))
+        exits = self.programs.exits(decomposed)
+        same_at_example: Callable[[str, str], bool] | None = None
         for captured, value in right.values.items():
             name = exits.get(captured)
-            if name in wrong.values:
-                found = _unlike(value, _array(wrong.values[name]))
-                if found is not None:
-                    return self._fx_node(decomposed, name, found.expected, found.got)
+            if name not in wrong.values:
+                continue
+            found = _unlike(value, _array(wrong.values[name]))
+            if found is None:
+                continue
+            same_at_example = same_at_example or self._same_at_example()
+            if same_at_example(captured, name):
+                return self._fx_node(decomposed, name, found.expected, found.got)
         return self._fx_node(decomposed, wrong.failed, "a result", f"raises {wrong.raised}") if wrong.failed else None
 
-    def _same_at_example(self, exits: Mapping[str, str]) -> dict[str, str]:
-        """Those pairs of captured and decomposed nodes that do hold the same at the example's sizes: a view of a tensor
-        that is written to in place has other contents before and after, and the decomposed graph may hold the later."""
+    def _same_at_example(self) -> Callable[[str, str], bool]:
+        """(captured node, decomposed node) → whether they hold the same at the example's sizes: a view of a tensor that
+        is written to in place has other contents before and after, and the decomposed graph may hold the later."""
         programs, leaves, mutated = self.programs, self.example.leaves, self.programs.mutated
         one = graph_run.run(programs.captured, self.example, leaves, True, mutated).values
         two = graph_run.run(programs.decomposed, self.example, leaves, True, mutated).values
-        return {
-            captured: name
-            for captured, name in exits.items()
-            if captured in one and name in two and _unlike(one[captured], _array(two[name])) is None
-        }
+        return lambda captured, name: (
+            captured in one and name in two and _unlike(one[captured], _array(two[name])) is None
+        )
 
     def _fx_node(self, program: Any, name: str | None, expected: str, got: str) -> DifferingNode | None:
         node = next((node for node in program.graph.nodes if node.name == name), None)
