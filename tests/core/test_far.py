@@ -115,6 +115,60 @@ def test_admitted_sizes(guards: tuple[str, ...], text: str, members: Any, strang
     assert effect(guards, {"h": ANY}, {"h": 8}) == "restricts"
 
 
+@pytest.mark.parametrize(
+    ("guards", "example", "text", "members", "strangers"),
+    [
+        (("h < 20000 or (30000 < h and h < 40000)",), 8, "at most 19999 or 30001–39999", (39_999,), (25_000, 40_000)),
+        (("(h - 20000)*(h - 30000)*(h - 40000) < 0",), 8, "at most 19999 or 30001–39999", (30_001,), (25_000,)),
+        (
+            ("4*h < 1000000", "1000*(h//511) >= 3*(h//5) + 20001", "2*(h//5) <= 20000"),
+            14_900,
+            "14819–14999 or 15330–50004",
+            (29_640, 50_004),
+            (15_000, 50_005),
+        ),
+        (("h // 10 != 5000",), 8, "at most 49999 or at least 50010", (50_010,), (50_000, 50_009)),
+        (("(h + 31) // 32 != 1250",), 8, "at most 39968 or at least 40001", (39_968,), (39_969, 40_000)),
+        (("h // 1000 // 1000 < 1",), 8, "at most 999999", (999_999,), (10**6,)),
+        (("(h//32)*(h//32)*(h//32)*(h//32) < 10**12",), 8, "at most 31999", (31_999,), (32_000,)),
+        (("h // 2 + h // 4 + h // 8 + h // 16 + h // 32 + h // 64 < 40000",), 8, "at most 40639", (40_639,), (40_640,)),
+    ],
+)
+def test_holes_and_long_divisions(
+    guards: tuple[str, ...], example: int, text: str, members: tuple[int, ...], strangers: tuple[int, ...]
+) -> None:
+    found = solve(*guards, example=example)
+    assert found.text == text
+    assert [size in found for size in (*members, *strangers)] == [True] * len(members) + [False] * len(strangers)
+    assert effect(guards, {"h": ANY}, {"h": example}) == "restricts"
+
+
+@pytest.mark.parametrize(
+    ("guard", "given", "example"),
+    [
+        ("h < 20000", ["h % 7 == 0"], {"h": 7}),
+        ("h < 50001", ["h % 100 == 0"], {"h": 100}),
+        ("h < 20000", ["h == 7*w"], {"h": 7, "w": 1}),
+        ("h < 20000", ["h == 4*w + 1"], {"h": 9, "w": 2}),
+        ("h < 20000", ["h == 7*w", "w % 5 == 0"], {"h": 35, "w": 5}),
+        ("h + w < 40000", ["h % 14 == 0", "w % 14 == 0"], {"h": 14, "w": 14}),
+        ("h*h < 400000000", ["h*h < 401000000"], {"h": 8}),
+    ],
+)
+def test_beside_guards_that_leave_few_sizes(guard: str, given: list[str], example: dict[str, int]) -> None:
+    assert effect([guard], dict.fromkeys(example, ANY), example, given=given) == "restricts"
+
+
+def test_dimensions_of_size_one_at_most_count() -> None:
+    assert effect(["h*w < 20000"], {"h": ANY, "w": SizeRange(0, 1)}, {"h": 8, "w": 1}) == "restricts"
+
+
+def test_guards_that_are_entailed_far_away() -> None:
+    for known in (["h < 20000"], ["2*h < 40000"], ["h < 10000"], ["h == 7*w", "w < 2000"]):
+        example = {"h": 7, "w": 1}
+        assert effect(["h < 20001"], dict.fromkeys(example, ANY), example, given=known) == "none"
+
+
 def test_what_is_not_clear_is_unknown() -> None:
     assert not solve("h != 5000000").known
     assert effect(["h != 5000000"], {"h": ANY}, {"h": 8}) == "restricts"
@@ -191,3 +245,49 @@ def test_against_brute_force(bound: str, more: list[str], upper: int | None) -> 
     if not true[looked_at > 1].all():
         assert effect(guards, {"h": span}, {"h": 8}) == "restricts"
         assert not found.whole
+
+
+ALL = np.arange(2**18)
+sums = st.builds(lambda a, b, size: f"h // {a} + h // {b} < {size}", st.integers(1, 64), st.integers(1, 64),
+                 st.integers(100, 20_000))  # fmt: skip
+quotients = st.builds(lambda a, size: f"h // {a} != {size}", st.integers(1, 64), st.integers(200, 4000))
+two = st.builds(lambda a, b, c: f"h < {a} or ({a + b} < h and h < {a + b + c})", st.integers(100, 60_000),
+                st.integers(1, 60_000), st.integers(2, 60_000))  # fmt: skip
+multiples = st.builds(lambda b: f"h % {b} == 0", st.sampled_from([2, 3, 5, 7, 14, 16, 32, 100, 224]))
+conditions = st.one_of(bounds, holes, sums, quotients, two, multiples)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(conditions, st.lists(conditions, max_size=3))
+def test_effect_against_every_size(guard: str, before: list[str]) -> None:
+    """What is true of all sizes up to a quarter of a million, given other guards, is found."""
+
+    def holds(text: str) -> Any:
+        return parse(text).evaluate({"h": ALL})[0]
+
+    inside = np.logical_and.reduce([ALL >= 2, *map(holds, before)])
+    if not inside.any():
+        return
+    example = {"h": int(ALL[inside][0])}
+    excluded = inside & ~holds(guard)
+    found = effect([guard], {"h": ANY}, example, given=before)
+    if excluded.any():
+        assert found == "restricts"
+    elif found == "restricts":
+        larger = np.arange(2**18, 2**24)
+        inside = np.logical_and.reduce([parse(text).evaluate({"h": larger})[0] for text in [*before, "h > 1"]])
+        assert (inside & ~parse(guard).evaluate({"h": larger})[0]).any()
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(conditions, min_size=1, max_size=3))
+def test_admitted_against_every_size(guards: list[str]) -> None:
+    found = solve(*guards)
+    true = np.logical_and.reduce([parse(guard).evaluate({"h": ALL})[0] for guard in guards])
+    assert not (found.whole and not true.all())
+    if not found.known or found.intervals is None:
+        return
+    most = len(ALL) - 1 if "…" not in found.text else found.horizon or 0
+    turned = np.flatnonzero(np.diff(true))[:2000, None] + np.arange(-1, 3)
+    looked_at = np.unique(np.concatenate([turned.ravel(), ALL[::97], ALL[-300:]])).clip(0, min(most, len(ALL) - 1))
+    assert [size for size in looked_at.tolist() if (size in found) != true[size]] == []

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from guarddiff.core.guard_text import Expression, GuardTextError, holds, parse, value
 from guarddiff.core.points import Group, truth
-from guarddiff.core.system import System, connected, constants_of, read_guards, system_of
+from guarddiff.core.system import SMALL, System, connected, constants_of, read_guards, system_of
 from guarddiff.core.words import SizeRange, describe
 
 __all__ = [
@@ -33,9 +33,6 @@ __all__ = [
     "parse",
     "value",
 ]
-
-SMALL = 1
-"""Sizes up to this one, 0 and 1, count as small: see ``effect``."""
 
 _QUICK, _THOROUGH = 100_000, 2_000_000  # combinations of sizes tried at once
 _WINDOW, _WIDEST = 512, 4096  # sizes of a tied dimension that are all tried
@@ -115,7 +112,7 @@ def _solve(system: System, members: list[int], declared: Mapping[str, SizeRange]
     """The admitted sizes of all dimensions in one connected part of the system."""
     groups = [system.groups[index] for index in members]
     names = [name for group in groups for name in group.names]
-    if unknown or not all(group.solvable and _evaluable(group) for group in groups):
+    if unknown or not all(group.solvable and group.clear and _evaluable(group) for group in groups):
         return dict.fromkeys(names, _UNKNOWN)
     if not all(group.mask.any() for group in groups):
         return dict.fromkeys(names, Admitted("no size", (), known=True, whole=False))
@@ -226,6 +223,8 @@ def _finish(name: str, declared: SizeRange, group: Group, solved: tuple[_Array, 
     text = said if definite else ", ".join([said, *relations])
     untouched = words.whole and not small and not cut
     horizon = declared.lower + whole.size - 1
+    if cut and words.period is None and words.intervals and words.intervals[-1][1] is not None:
+        return _UNKNOWN  # between what was looked at and the end something is admitted that was not seen
     intervals = tuple((first, ends if last is None else last) for first, last in words.intervals)
     if len(intervals) > _MOST_INTERVALS and words.period is None:
         return Admitted(text, None, True, untouched)
@@ -320,11 +319,7 @@ def _effect_of(system: System, guard: Expression, bad: Sequence[set[int]], opaqu
     if not ((true | false) & inside).any():
         return "unknown"
     excluded = false & inside
-    large = excluded
-    for index, group in zip(indices, groups, strict=True):
-        if group.upper is None or group.upper > SMALL:
-            large = large & (sizes[index] > SMALL)
-    restricts = bool(large.any()) or system.fails_far_away(guard, given, indices)
+    restricts = bool(system.large(excluded, sizes).any()) or system.fails_far_away(guard, given, indices)
     if not restricts and not excluded.any():
         return "none"
     if opaque or left_out or any(touched & set(indices) for touched in bad):

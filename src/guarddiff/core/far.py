@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,13 +33,14 @@ def turns(guard: Expression, at: At, start: int, stop: int) -> list[int]:
     those that lie between stretches of sizes which differ, those about the numbers written in the guard, and those at
     the end.
 
-    ``at`` gives the sizes of the guard's dimensions. A guard of no period that can be told (``period_of``), and one
-    about how elements are counted, has no turns here.
+    ``at`` gives the sizes of the guard's dimensions. A guard with a remainder of a division by a size, and one about
+    how elements are counted, has no turns here.
     """
     stop = min(stop, LIMIT)
-    period = period_of(guard.text)
-    if period is None or start >= stop or any(abs(number) in _COUNTING for number in guard.constants):
+    period = _period(guard.text)
+    if period is None or start >= stop or counts(guard):
         return []
+    period = period if period <= LONGEST_PERIOD else 1
     length = min(max(_STRETCH, period), _LONGEST_STRETCH)
     doublings = int(np.ceil(np.log2(stop / max(start, 1))))
     about = np.geomspace(max(start, 1), max(stop - length, start, 1), doublings + 1).astype(np.int64)
@@ -50,23 +52,49 @@ def turns(guard: Expression, at: At, start: int, stop: int) -> list[int]:
         for place in np.flatnonzero(differ)
     }
     found.add(_first(guard, at, np.arange(int(begins[-1]) * period, stop + 1), period))
-    for numbers in _numbers(guard, start, stop)[:, None] + np.arange(-2, 3):
-        found.add(_first(guard, at, numbers, period))
+    found.update(_firsts(guard, at, numbers([guard], start, stop)[:, None] + np.arange(-2, 3), period))
     return sorted(size for size in found if size is not None and start < size <= stop)
 
 
+def counts(guard: Expression) -> bool:
+    """Whether a guard is about how elements are counted, by a number such as 2^31 in it: far sizes say nothing then."""
+    return not _COUNTING.isdisjoint(map(abs, guard.constants))
+
+
 def period_of(text: str) -> int | None:
-    """After how many sizes a guard of one dimension repeats where it repeats at all: what it divides by. None where
-    that can't be told (a remainder of a division by a size), or is more than ``LONGEST_PERIOD``."""
+    """After how many sizes a guard repeats where it repeats at all: what it divides by. None where that can't be told
+    (a remainder of a division by a size), or is more than ``LONGEST_PERIOD``."""
+    period = _period(text)
+    return period if period is not None and period <= LONGEST_PERIOD else None
+
+
+def _period(text: str) -> int | None:
+    """As ``period_of``, but of any length."""
+
+    def of(node: ast.AST) -> int:
+        period = math.lcm(*(of(child) for child in ast.iter_child_nodes(node)))
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Mod, ast.FloorDiv, ast.Div)):
+            return period
+        by = node.right.value if isinstance(node.right, ast.Constant) else None
+        if isinstance(by, int) and by >= 1:
+            return period * by
+        if isinstance(node.op, ast.Mod):
+            raise ValueError(text)
+        return period
+
+    try:
+        return of(ast.parse(text, mode="eval"))
+    except ValueError:
+        return None
+
+
+def common_period(guards: Iterable[Expression], most: int) -> int:
+    """After how many sizes, ``most`` of them at most, those guards repeat together whose period can be told."""
     period = 1
-    for node in ast.walk(ast.parse(text, mode="eval")):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mod, ast.FloorDiv, ast.Div)):
-            by = node.right.value if isinstance(node.right, ast.Constant) else None
-            if isinstance(by, int) and by >= 1:
-                period *= by
-            elif isinstance(node.op, ast.Mod):
-                return None
-    return period if period <= LONGEST_PERIOD else None
+    for guard in guards:
+        both = math.lcm(period, period_of(guard.text) or 1)
+        period = both if both <= most else period
+    return period
 
 
 def end(guard: Expression, at: At, found: Sequence[int]) -> int | None:
@@ -88,13 +116,17 @@ def varies(guard: Expression, at: At, start: int, period: int) -> bool:
     return bool(true.any() and false.any())
 
 
-def _numbers(guard: Expression, start: int, stop: int) -> _Array:
-    """The largest numbers in the guard, their sums and differences, and what these are divided by the others, within
-    the bounds."""
-    written = sorted({abs(number) for number in guard.constants if number}, reverse=True)[:_MOST_NUMBERS]
-    sums = {one + sign * other for one in written for other in (0, *written) for sign in (1, -1)}
-    parts = {number // other for number in sums for other in (1, *written)}
-    return np.asarray(sorted(number for number in parts if start < number <= stop), np.int64)
+def numbers(guards: Iterable[Expression], start: int, stop: int) -> _Array:
+    """Sizes within the bounds at which guards may turn for the numbers in them: the largest of these, their sums and
+    differences, what these are divided by the others, and where a guard divides their products as well."""
+    found: set[int] = set()
+    for guard in guards:
+        written = sorted({abs(number) for number in guard.constants if number}, reverse=True)[:_MOST_NUMBERS]
+        ends = {*written, *(one * other for one in written for other in written if "//" in guard.text)}
+        sums = {one + sign * other for one in ends for other in (0, *written) for sign in (1, -1)}
+        parts = {number // other for number in sums for other in (1, *written)}
+        found |= {number for number in parts if start < number <= stop}
+    return np.asarray(sorted(found), np.int64)
 
 
 def _truth(guard: Expression, at: At, begins: _Array, length: int) -> tuple[_Array, _Array]:
@@ -125,3 +157,11 @@ def _first(guard: Expression, at: At, sizes: _Array, period: int) -> int | None:
     (true, false), (true2, false2) = truth(guard, at(sizes)), truth(guard, at(sizes - period))
     places = np.flatnonzero(np.broadcast_to((true & false2) | (false & true2), sizes.shape))
     return int(sizes[places[0]]) if places.size else None
+
+
+def _firsts(guard: Expression, at: At, rows: _Array, period: int) -> list[int]:
+    """As ``_first``, for each of these rows of sizes that has one."""
+    inside = rows >= period
+    (true, false), (true2, false2) = truth(guard, at(rows)), truth(guard, at(np.maximum(rows - period, 0)))
+    turned = np.broadcast_to(((true & false2) | (false & true2)) & inside, rows.shape)
+    return [int(size) for size in rows[np.arange(len(rows)), turned.argmax(1)][turned.any(1)]]

@@ -39,7 +39,8 @@ class Group:
 
     @property
     def solvable(self) -> bool:
-        return self.clear and (self.example is None or self.example <= self.top or not self.beyond)
+        """The example is among the sizes that are looked at."""
+        return self.example is None or self.example <= self.top or not self.beyond
 
     @cached_property
     def sizes(self) -> _Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,14 @@ from guarddiff.core.guard_text import Expression, GuardTextError, conjuncts, par
 from guarddiff.core.points import Group, grid, group_of, truth
 from guarddiff.core.words import SizeRange
 
+SMALL = 1
+"""Sizes up to this one, 0 and 1, count as small: see ``domain.effect``."""
+
 _PAIRS = 100_000  # combinations tried to see whether two dimensions are equal
+_FAR_SIZES, _FAR_ROWS = 32, 8  # of one far stretch: of a dimension alone, and of one that others are tied to
+_FAR_NUMBERS = 48  # far sizes for the numbers in guards
+_FAR_POINTS = 20_000
+_FAR_STRETCH = 4096  # consecutive sizes, for guards that repeat
 
 _Array = NDArray[Any]
 
@@ -86,6 +93,14 @@ class System:
             inside = inside & self.groups[index].admits(sizes[index])
         return sizes, inside
 
+    def large(self, inside: _Array, sizes: Mapping[int, _Array]) -> _Array:
+        """Where ``inside`` none of the sizes is 0 or 1, but for groups that have no others."""
+        for index, size in sizes.items():
+            upper = self.groups[index].upper
+            if upper is None or upper > SMALL:
+                inside = inside & (size > SMALL)
+        return inside
+
     def size_at_example(self, index: int) -> int:
         """The size of a group in the example, or one that it may have where none is known."""
         group = self.groups[index]
@@ -107,33 +122,54 @@ class System:
         return far.turns(guard, self.moving(moved), start, min([far.LIMIT, *uppers]))
 
     def fails_far_away(self, guard: Expression, given: Sequence[Expression], near: Sequence[int]) -> bool:
-        """Whether the guard is false at a point beyond the sizes that are looked at, at which the ``given`` ones and
-        those of every group alone hold; the ``near`` groups are those that these tie to it."""
-        indices = self.indices(guard)
-        for moved in [[index] for index in indices] + ([indices] if len(indices) > 1 else []):
-            for turn in self.turns(guard, moved):
-                for size in (turn - 1, turn, turn + 1):
-                    if any(self._excluded(guard, given, point) for point in self._far_points(moved, near, size)):
-                        return True
+        """Whether the guard is seen to be false at a point beyond the sizes that are looked at, at which the ``given``
+        ones and those of every group alone hold; the ``near`` groups are those that these tie to it.
+
+        A point counts where none of its sizes is 0 or 1, but for dimensions that are declared so.
+        """
+        if far.counts(guard):
+            return False
+        for first in self.indices(guard):
+            indices = [first, *(index for index in near if index != first)]
+            rows = self._far_sizes(first, [guard, *given], _FAR_ROWS if len(indices) > 1 else _FAR_SIZES)
+            if not rows.size:
+                continue
+            sizes, inside = self.combinations(indices, rows, [guard, *given], _FAR_POINTS)
+            excluded = self.large(self.truth(guard, sizes)[1] & inside, sizes)
+            for tie in given:
+                if not excluded.any():
+                    break
+                excluded = excluded & self.truth(tie, sizes)[0]
+            if excluded.any():
+                return True
         return False
 
-    def _far_points(self, moved: Sequence[int], near: Sequence[int], size: int) -> Iterator[dict[int, int]]:
-        """Points of the ``near`` groups at which the ``moved`` ones have this size, and the others one of a few, none
-        of them 0 or 1, which would not count."""
-        point = {index: max(self.size_at_example(index), 2) for index in near} | dict.fromkeys(moved, size)
-        others = [index for index in near if index not in moved]
-        yield point
-        scale = self.size_at_example(moved[0])
-        for other in (size - 1, size, size + 1, 2 * size) if others else ():
-            yield point | dict.fromkeys(others, other)
-        yield point | {index: size * self.size_at_example(index) // max(scale, 1) for index in others}
+    def _far_sizes(self, index: int, guards: Sequence[Expression], most: int) -> _Array:
+        """Sizes of a group beyond those that are looked at, which its own guards admit: ``most`` after each of the
+        doublings, of the numbers in ``guards``, and of the places where these turn; and the last ones."""
+        group = self.groups[index]
+        if not group.beyond:
+            return np.zeros(0, np.int64)
+        stop = far.LIMIT if group.upper is None else min(group.upper, far.LIMIT)
+        length = max(far.common_period([*group.own, *guards], _FAR_STRETCH), 2 * most)
+        doublings = [group.top + 1 << power for power in range(32)]
+        turned = [turn for guard in guards for turn in self._turns_along(guard, index)]
+        written = far.numbers(guards, group.top, stop)
+        nearest = np.concatenate([doublings, turned, written[:: max(1, len(written) // _FAR_NUMBERS)]]).astype(np.int64)
+        begins = np.unique(np.concatenate([nearest - 2, [stop - length + 1]]))
+        sizes = begins[:, None] + np.arange(length)
+        admitted = group.satisfies(sizes) & (sizes > group.top) & (sizes <= stop)
+        chosen = admitted & (np.cumsum(admitted, axis=1) <= most)
+        return np.unique(sizes[chosen])
 
-    def _excluded(self, guard: Expression, given: Sequence[Expression], point: Mapping[int, int]) -> bool:
-        sizes = {index: np.asarray([size]) for index, size in point.items()}
-        inside = all(size >= 2 and self.groups[index].satisfies(sizes[index]).all() for index, size in point.items())
-        return bool(
-            inside and self.truth(guard, sizes)[1].all() and all(self.truth(other, sizes)[0].all() for other in given)
-        )
+    def _turns_along(self, guard: Expression, index: int) -> list[int]:
+        """Where a guard turns beyond the sizes that are looked at, while a group alone takes a size, or all of the
+        guard's groups the same one."""
+        indices = self.indices(guard)
+        if index not in indices:
+            return []
+        every = self.turns(guard, indices) if len(indices) > 1 else []
+        return self.turns(guard, [index]) + every
 
 
 def system_of(guards: Sequence[Expression], declared: Mapping[str, SizeRange], example: Mapping[str, int],
@@ -163,21 +199,47 @@ def system_of(guards: Sequence[Expression], declared: Mapping[str, SizeRange], e
 
 def _look_further(system: System, guards: Sequence[Expression], asked: Sequence[Expression]) -> None:
     """Every group ends where one of its own guards does, and else reaches as far as these turn, and as far as its own
-    and the asked ones have to be seen to repeat."""
-    for number, guard in enumerate([*guards, *asked]):
-        indices = system.indices(guard)
-        if len(indices) > 1 or not system.groups[indices[0]].beyond:
-            continue
-        group, at = system.groups[indices[0]], system.moving(indices)
-        turns = system.turns(guard, indices, group.top // 2) if number < len(guards) else []
-        last = far.end(guard, at, turns) if turns else None
-        if last is not None and last > group.top:
-            group.end(last)
-        elif turns and last is None:
-            group.clear = group.reach(turns[-1]) and group.clear
+    and the asked ones have to be seen to repeat together."""
+    for index, group in enumerate(system.groups):
+        if group.beyond:
+            alone = [guard for guard in asked if system.indices(guard) == [index]]
+            _reach_repetition(group, [*group.own, *alone], system.moving([index]))
+            _reach_turns(system, index)
+
+
+def _reach_repetition(group: Group, guards: Sequence[Expression], at: far.At) -> None:
+    several = []
+    for guard in guards:
         period = far.period_of(guard.text)
-        if period is not None and group.top < 4 * period and far.varies(guard, at, group.top, period):
-            group.reach(2 * period)
+        if period is not None and period > 1 and far.varies(guard, at, group.top, period):
+            several.append(guard)
+    period = far.common_period(several, far.LONGEST_PERIOD)
+    if group.top < 4 * period:
+        group.reach(2 * period)
+
+
+def _reach_turns(system: System, index: int) -> None:
+    """All sizes are looked at where a guard turns before the group ends; an end alone needs no look."""
+    group, at = system.groups[index], system.moving([index])
+    if not group.beyond:
+        return
+    turned: list[int] = []
+    ends: list[int] = []
+    for guard in group.own:
+        turns = system.turns(guard, [index], group.top // 2)
+        last = far.end(guard, at, turns) if turns else None
+        ends += [last] if last is not None else []
+        turned += [turn for turn in turns if last is None or turn <= last]
+    last, top = min(ends, default=far.LIMIT), group.top
+    turned = [turn for turn in turned if turn <= last]
+    if turned:
+        group.reach(min(top, max(turned)))
+    if any(turn > top for turn in turned):
+        group.clear = group.reach(last if ends else max(turned))
+    if ends and last > group.top:
+        group.end(last)
+    elif ends:
+        group.reach(last)
 
 
 def connected(sets: Iterable[set[Any]]) -> list[set[Any]]:
