@@ -342,7 +342,7 @@ def test_a_bound_at_which_nothing_can_be_run() -> None:
     dim = Dim("n", max=2**40)
     finding = only(check(lambda x: x + 1 if x.shape[0] < 2**30 else x - 1, (torch.rand(3),), ({0: dim},)))
     assert (finding.verdict, str(finding.dims[0].admitted)) == ("unconfirmed", "at most 1073741823")
-    assert "more than 67,108,864 elements" in finding.reason
+    assert "a value inside the model would have 1,073,741,824 elements" in finding.reason
 
 
 def test_a_product_far_away() -> None:
@@ -364,6 +364,27 @@ def test_a_branch_that_differs_far_above_the_example_only() -> None:
     assert finding.verdict == "confirmed"
     assert finding.counterexample is not None
     assert finding.counterexample.sizes == {"x": (2, 257)}
+
+
+@pytest.mark.parametrize(("example", "rest", "far"), [(7, 0, 258), (6, 1, 257)])
+def test_a_far_size_breaks_a_guard_that_repeats(example: int, rest: int, far: int) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x - x[:, 64:].sum(1, keepdim=True) if x.shape[1] % 2 == rest else x - 0
+
+    finding = only(check(function, (torch.rand(2, example),), ({1: "n"},)))
+    assert finding.verdict == "confirmed"
+    assert finding.counterexample is not None
+    assert finding.counterexample.sizes == {"x": (2, far)}
+
+
+def test_no_far_size_at_which_the_scores_of_attention_would_be_large() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x = x[None, None] if x.shape[0] < 601 else x[None, None] + 0
+        return F.scaled_dot_product_attention(x, x, x)
+
+    report = check(function, (torch.rand(600, 2),), ({0: "n"},))
+    assert only(report).verdict == "harmless"
+    assert max(tried.sizes["x"][0] for tried in report.tries) == 2401
 
 
 def test_a_plain_string_is_no_dim_of_that_name() -> None:

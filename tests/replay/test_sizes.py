@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import pytest
 
@@ -299,16 +300,25 @@ def test_squares_are_tried_where_the_example_is_one(size: int, squares: list[int
     assert set(squares) <= {point["n"] for point in sizes.further((one,), {"n": SizeRange()}, {"n": size})}
 
 
-def test_far_off_points_are_as_far_as_the_inputs_go() -> None:
+def test_far_off_points_are_as_far_as_fits() -> None:
+    def at_most(size: int) -> Callable[[sizes.Point], bool]:
+        return lambda point: point["h"] <= size
+
     above = finding(("h <= 6",), dim("h", 6, SizeRange(), 1))
-    assert sizes.far_off(above, above.dims, {"x": (2, 6)}, {}, {"h": 6}) == [{"h": 257}]
+    assert sizes.far_off(above, at_most(10**6), {}, {"h": 6}) == [{"h": 257}]
     wide = finding(("h <= 600",), dim("h", 600, SizeRange(), 1))
-    assert sizes.far_off(wide, wide.dims, {"x": (2, 600)}, {}, {"h": 600}) == [{"h": 9601}]
-    assert sizes.far_off(wide, wide.dims, {"x": (100, 600)}, {}, {"h": 600}) == [{"h": 2401}]
-    assert sizes.far_off(wide, wide.dims, {"x": (1000, 600)}, {}, {"h": 600}) == []
-    assert sizes.far_off(above, above.dims, {"x": (2, 6)}, {"h": SizeRange(2, 40)}, {"h": 6}) == [{"h": 40}]
+    assert sizes.far_off(wide, at_most(10**4), {}, {"h": 600}) == [{"h": 9601}]
+    assert sizes.far_off(wide, at_most(9600), {}, {"h": 600}) == [{"h": 2401}]
+    assert sizes.far_off(wide, at_most(2400), {}, {"h": 600}) == []
+    assert sizes.far_off(above, at_most(10**6), {"h": SizeRange(2, 40)}, {"h": 6}) == [{"h": 40}]
     below = finding(("h > 3",), dim("h", 6, SizeRange(), 1))
-    assert sizes.far_off(below, below.dims, {"x": (2, 6)}, {}, {"h": 6}) == []
+    assert sizes.far_off(below, at_most(10**6), {}, {"h": 6}) == []
+
+
+@pytest.mark.parametrize(("guard", "far"), [("h % 2 == 1", 258), ("h % 2 == 0", 257), ("h % 100 != 0", 300)])
+def test_far_off_points_break_guards_that_repeat(guard: str, far: int) -> None:
+    one = finding((guard,), dim("h", 7, SizeRange(), 1))
+    assert sizes.far_off(one, lambda point: True, {}, {"h": 7}) == [{"h": far}]
 
 
 def test_the_smallest_far_point_where_nothing_near_breaks_a_guard() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from guarddiff.core.forked import step
 from guarddiff.core.log import say
 from guarddiff.core.proof import Ladder, Try
 from guarddiff.replay import isolate, ladder, sizes, verdicts
+from guarddiff.replay.footprint import Footprint
 from guarddiff.replay.inputs import Example
 from guarddiff.replay.operator_run import OperatorRun
 from guarddiff.replay.run import Eager, Outcome, Pair, Session, Unavailable, one_line
@@ -27,6 +29,8 @@ from guarddiff.replay.tools import Tools
 _VALUE_CHECKED = ("embedding", "index", "gather", "scatter", "take", "one_hot", "bincount")
 MOST_LEFT = 8
 """At most so many further sizes for a finding whose first sizes agree, for guards that none of those has broken."""
+LIGHT_INPUTS, LIGHT_VALUES = 2**18, 2**24
+"""Elements of all inputs, and of any value inside the model, up to which a size far above the example is tried too."""
 SECONDS = 120.0
 """Budget of one export's replay; what has not been tried by then stays unconfirmed."""
 
@@ -56,6 +60,7 @@ class Prover:
     def __post_init__(self) -> None:
         self.eager = Eager(self.model, self.tools.flatten, self.tools.mutated)
         self.pair = Pair(self.eager, lambda: Session(self.tools.program), self.example)
+        self.footprint = Footprint(self.tools.captured, self.tools.size_text, self.sizes)
         lively = self.example.lively()
         self._lively = None if lively is self.example else Pair(self.eager, lambda: self.pair.session, lively)
 
@@ -93,7 +98,13 @@ class Prover:
 
     def attempt(self, point: Point) -> Outcome:
         """One try of the whole model; each point is tried once."""
-        return self.attempt_at(self.shapes(point))
+        shapes = self.shapes(point)
+        elements = self.footprint.too_large(point)
+        if elements is None:
+            return self.attempt_at(shapes)
+        outcome = Outcome("unknown", text=f"a value inside the model would have {elements:,} elements")
+        self.note(shapes, outcome, "model")
+        return outcome
 
     def attempt_at(self, shapes: dict[str, tuple[int, ...]]) -> Outcome:
         """One try of the whole model at these shapes of its inputs."""
@@ -259,8 +270,16 @@ class Prover:
         turned = sizes.broadcast_the_other_way(finding, self.dims, ranks, self.declared, self.sizes)
         known = [point for point, _ in tried]
         left = turned + sizes.untouched(finding, known, self.declared, self.sizes, findings)
-        far = sizes.far_off(finding, self.dims, self.example.shapes, self.declared, self.sizes)
+        far = sizes.far_off(finding, self._is_light, self.declared, self.sizes)
         return (left[: MOST_LEFT - len(far)] + [point for point in far if point not in known])[:MOST_LEFT]
+
+    def _is_light(self, point: Point) -> bool:
+        """Whether a run at these sizes costs little: the inputs are small, and so is whatever is made of them."""
+        try:
+            inputs = sum(math.prod(shape) for shape in self.shapes(point).values())
+        except ValueError:
+            return False
+        return inputs <= LIGHT_INPUTS and self.footprint.elements(point) <= LIGHT_VALUES
 
     def _differing(
         self,

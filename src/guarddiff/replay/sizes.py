@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from guarddiff.core import domain
@@ -22,7 +22,6 @@ _ONES = 3
 _DOUBLINGS = 26
 _PARTS = 1024  # of the example's size, in which a far one is told
 _FAR_TIMES, _FEW_TIMES, _FAR_SIZE = 16, 4, 256
-_FAR_ELEMENTS = 2**18
 _MOST_FAR = 3  # dimensions
 
 
@@ -131,30 +130,23 @@ def untouched(
 
 def far_off(
     finding: Finding,
-    dims: Sequence[Dimension],
-    base: Mapping[str, Sequence[int]],
+    fits: Callable[[Point], bool],
     declared: Mapping[str, SizeRange],
     example: Mapping[str, int],
 ) -> list[Point]:
     """For each dimension of the finding a point that breaks its guards much above the example, where there may be what
-    no small size shows, as far as inputs of ``_FAR_ELEMENTS`` elements go."""
+    no small size shows, among those that ``fits`` takes."""
     found = []
     for v in sorted(_variables(finding) & set(example))[:_MOST_FAR]:
         upper = declared.get(v, SizeRange()).upper
         for size in (max(_FAR_TIMES * example[v], _FAR_SIZE), _FEW_TIMES * example[v]):
-            point = {**example, v: size + 1 if upper is None else min(size + 1, upper)}
-            breaks_it = _inside(point, declared) and _broken(finding.guards, point)
-            if breaks_it and _elements(point, dims, base) <= _FAR_ELEMENTS:
+            first = size + 1 if upper is None else min(size + 1, upper)
+            points = ({**example, v: first + more} for more in range(_FAR_SIZE))
+            point = next((p for p in points if _inside(p, declared) and _broken(finding.guards, p)), None)
+            if point is not None and fits(point):
                 found.append(point)
                 break
     return found
-
-
-def _elements(point: Point, dims: Sequence[Dimension], base: Mapping[str, Sequence[int]]) -> int:
-    try:
-        return sum(math.prod(shape) for shape in shapes_at(point, dims, base).values())
-    except ValueError:
-        return _FAR_ELEMENTS + 1
 
 
 def broadcast_the_other_way(
