@@ -24,12 +24,14 @@ def read(path: Path, most: int) -> bytes:
         raise NotRead("not read: it is no plain file")
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        content = bytearray(file.read(min(size, most) + 1))
-        while len(content) > size and len(content) <= most and (more := file.read(_CHUNK)):  # it grows, or has no size
-            content += more
-    if max(size, len(content)) > most:
+        content = file.read(min(size, most) + 1)
+        length, more = len(content), []
+        while length > size and length <= most and (part := file.read(_CHUNK)):  # it grows, or has no size
+            more.append(part)
+            length += len(part)
+    if max(size, length) > most:
         raise NotRead(f"not read: longer than the limit of {most / 1024**2:,.0f} MB")
-    return bytes(content)
+    return b"".join([content, *more]) if more else content
 
 
 def replace(path: Path, content: bytes) -> None:

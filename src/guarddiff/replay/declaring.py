@@ -53,10 +53,7 @@ def short_names() -> Callable[[str], str]:
 
     def name_of(text: str) -> str:
         if text not in given:
-            try:
-                dimensions = sorted(guard_text.variables(text))
-            except guard_text.GuardTextError:
-                dimensions = []
+            dimensions = sorted(guard_text.variables(text))
             name = "_".join(map(identifier, dimensions)) or identifier(text)
             numbered = (f"{name}{number}" if number > 1 else name for number in itertools.count(1))
             given[text] = next(each for each in numbered if each not in given.values())
