@@ -891,6 +891,25 @@ def checked_program(program: torch.export.ExportedProgram) -> guarddiff.Report:
         return guarddiff.check(program, verbose=False)
 
 
+@pytest.mark.parametrize("dim", [Dim("b", max=8), Dim("b", min=3, max=8), Dim.DYNAMIC(min=1, max=8)])
+def test_the_range_of_a_program_was_declared(dim: Any) -> None:
+    program = torch.export.export(nn.ReLU(), (torch.randn(4, 3),), dynamic_shapes=({0: dim},))
+    assert checked_program(program).status == "clean"
+
+
+@pytest.mark.parametrize("dim", [Dim.AUTO, Dim.AUTO(max=9)])
+def test_a_range_that_comes_of_a_branch_was_not_declared(dim: Any) -> None:
+    class Branch(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1 if x.shape[0] <= 8 else x - 1
+
+    program = torch.export.export(Branch(), (torch.randn(4, 3),), dynamic_shapes=({0: dim},))
+    report = checked_program(program)
+    (finding,) = report.findings
+    assert (report.status, finding.verdict) == ("specialized", "unconfirmed")
+    assert admitted(finding) == {"x[0]": "at most 8"}
+
+
 def test_positional_and_keyword_forms_of_torchs_arguments(tmp_path: Path) -> None:
     for number, call in enumerate(
         (

@@ -377,6 +377,23 @@ def test_a_far_size_breaks_a_guard_that_repeats(example: int, rest: int, far: in
     assert finding.counterexample.sizes == {"x": (2, far)}
 
 
+def test_a_branch_on_how_a_tensor_lies_in_memory() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x.transpose(0, 1)
+        return y + 0 if y.is_contiguous() else y * 2
+
+    shapes = ({0: "b", 1: "t"},)
+    finding = only(check(function, (torch.rand(2, 6, 4),), shapes))
+    assert (finding.verdict, finding.op, finding.origin.branch) == ("confirmed", "is_contiguous", True)
+    assert {str(dim.admitted) for dim in finding.dims} == {"at least 2"}
+
+    def made(x: torch.Tensor) -> torch.Tensor:
+        y = x.transpose(0, 1)
+        return y if y.is_contiguous() else y.contiguous()
+
+    assert only(check(made, (torch.rand(2, 6, 4),), shapes)).verdict == "harmless"
+
+
 def test_no_far_size_at_which_the_scores_of_attention_would_be_large() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         x = x[None, None] if x.shape[0] < 601 else x[None, None] + 0

@@ -62,6 +62,24 @@ def test_squeeze_of_a_size_of_one() -> None:
     assert finding.counterexample.kind == "runtime_error"
 
 
+def test_an_empty_part_of_what_is_concatenated() -> None:
+    """A cache that is empty at first: torch decides the branch without a guard."""
+
+    class Cached(nn.Module):
+        def forward(self, x: torch.Tensor, past: torch.Tensor) -> torch.Tensor:
+            return torch.cat([past, x], 1) + 1 if past.shape[1] > 0 else x
+
+    example = (torch.randn(2, 3, 4), torch.randn(2, 4, 4))
+    finding = confirmed(full(Cached(), example, ({1: "t"}, {1: "p"})))
+    assert (finding.stage, [dim.place for dim in finding.dims]) == ("capture", ["past[1]"])
+    assert finding.counterexample is not None
+    assert finding.counterexample.sizes == {"x": (2, 3, 4), "past": (2, 0, 4)}
+    assert finding.counterexample.kind == "values"
+    never = full(Cached(), example, ({1: "t"}, {1: torch.export.Dim("p", min=1)}))
+    assert never.status == "clean"
+    assert all(0 not in tried.sizes["past"] for tried in never.tries)
+
+
 def test_a_fault_of_the_translation_where_a_guard_excludes_the_sizes_too() -> None:
     """A flow of width 1 is stretched to the grid's: the decomposed program is right there, the ONNX model is not."""
 

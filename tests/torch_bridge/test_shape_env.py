@@ -303,3 +303,14 @@ def test_guards_of_a_program_exported_before_are_read() -> None:
     assert after("program").asserts == ()
     ranges = {names.text(s): (str(low), str(up)) for s, low, up in before("program").constraints}
     assert ranges == {"x[2]": ("2", "int_oo"), "x[3]": ("2", "60")}
+
+
+def test_ranges_that_no_guard_explains_were_declared() -> None:
+    a, b, c, d = sympy.symbols("s0 s1 s2 s3", integer=True, positive=True)
+    state = State(
+        guards=(sympy.Le(b, 8), sympy.Ge(b, 5), sympy.Lt(a, d)),
+        asserts=((c, sympy.Le(c, 20)),),
+        constraints=((a, 3, 8), (b, 5, 8), (c, 2, 20), (d, 4, 4), (sympy.Symbol("s4"), 0, int_oo)),
+    )
+    ranges = {str(symbol): found for symbol, found in shape_env.declared_ranges(state).items()}
+    assert ranges == {"s0": (3, 8), "s1": (0, None), "s2": (0, None), "s4": (0, None)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,6 +12,9 @@ from numpy.typing import NDArray
 
 Interval = tuple[int, int | None]
 _Array = NDArray[Any]
+
+_OWN = re.compile(r"at (least|most) |\d+(–\d+)?($| (or|and) )|…")
+"""How a part of the admitted sizes begins that is about the dimension by itself."""
 
 
 @dataclass(frozen=True)
@@ -186,3 +190,19 @@ def _join(items: Sequence[object], word: str) -> str:
     """ "1", "1 or 3", "2, 4 or 6"; single sizes lose their "exactly" inside a list."""
     texts = [str(item).removeprefix("exactly ") for item in items]
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} {word} {texts[-1]}"
+
+
+def parted(text: str) -> tuple[str, str]:
+    """The sizes of a dimension by itself, and how it depends on others."""
+    first, *rest = _split(text)
+    own = next((index for index, part in enumerate(rest) if not _OWN.match(part)), len(rest))
+    return ", ".join((first, *rest[:own])), ", ".join(rest[own:])
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas, but for those within parentheses: ``at least 4, where min(h, w) > 2``."""
+    parts = [""]
+    for part in text.split(", "):
+        open_ones = parts[-1].count("(") - parts[-1].count(")")
+        parts[-1:] = [f"{parts[-1]}, {part}"] if open_ones > 0 else [parts[-1], part]
+    return parts[1:]

@@ -7,7 +7,6 @@ Each format escapes the result once more for its own syntax.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterable, Sequence
 
 from guarddiff.core import causes
@@ -16,6 +15,7 @@ from guarddiff.core.finding import Counterexample, Finding, Verdict
 from guarddiff.core.origin import SourceLine
 from guarddiff.core.report import Change, Effect, ReportData
 from guarddiff.core.stage import Stage
+from guarddiff.core.words import parted
 from guarddiff.render import messages
 
 LIMIT = 300
@@ -35,9 +35,6 @@ CLAIMS: dict[Verdict, tuple[str, str]] = {
     "inherent": ("a guard holds only for", "; eager PyTorch rejects other sizes too"),
 }
 """What is claimed of a finding, before and after the admitted sizes."""
-
-_OWN = re.compile(r"at (least|most) |\d+(–\d+)?($| (or|and) )|…")
-"""How a part of the admitted sizes begins that is about the dimension by itself."""
 _REPAIRED = ("before the repair the exported model was sure to be right only for", "")
 _AUTO = "Dim.AUTO"
 
@@ -230,7 +227,7 @@ def _told_once(dims: tuple[Dimension, ...]) -> list[Dimension]:
     seen: set[str] = set()
     told = []
     for dim in dims:
-        sizes, relation = _parted(admitted(dim))
+        sizes, relation = parted(admitted(dim))
         other = sizes.removeprefix("equal to ")
         if not relation and other != sizes and texts.get(other, "").startswith("equal to "):
             told.append(_with_text(dim, "equal to each other"))
@@ -240,13 +237,6 @@ def _told_once(dims: tuple[Dimension, ...]) -> list[Dimension]:
             told.append(dim)
         seen.add(relation)
     return told
-
-
-def _parted(text: str) -> tuple[str, str]:
-    """The sizes of a dimension by itself, and how it depends on others."""
-    first, *rest = text.split(", ")
-    own = next((index for index, part in enumerate(rest) if not _OWN.match(part)), len(rest))
-    return ", ".join((first, *rest[:own])), ", ".join(rest[own:])
 
 
 def _with_text(dim: Dimension, text: str) -> Dimension:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from guarddiff.core.dims import Dimension
+from guarddiff.core.domain import SizeRange
 from guarddiff.core.finding import Counterexample, Finding
 from guarddiff.core.origin import Origin
 from guarddiff.core.report import Missing
@@ -67,13 +68,30 @@ def search(
     unexplained: list[tuple[Point, Outcome]] = []
     guards = [guard for finding in (*findings, *small) for guard in finding.guards]
     points = list(own)
-    points += sizes.further(prover.dims, prover.declared, prover.sizes, guards) if further else []
+    points += sizes.further(prover.dims, prover.declared, prover.sizes, guards) + _empty(prover) if further else []
     for point in points:
         outcome = prover.attempt(point)
         if outcome.state == "differs" and not _confirm(found, prover, small, point, outcome):
             unexplained.append((point, outcome))
     found.findings += _unguarded(prover, unexplained, [*found.findings, *small])
     return found
+
+
+def _empty(prover: Prover) -> list[Point]:
+    """Points at which one part of what the model concatenates is empty, as a cache is before the first step: no guard
+    tells of a branch on that, for torch takes no dynamic size for 0."""
+    found = []
+    graph = prover.tools.captured.graph if prover.tools.captured is not None else None
+    for node in graph.nodes if graph is not None else ():
+        if str(node.target) != "aten.cat.default" or not isinstance(node.args[0], (list, tuple)):
+            continue
+        axis = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
+        for part in node.args[0]:
+            shape = getattr(part.meta.get("val"), "shape", ())
+            size = prover.tools.size_text(shape[axis]) if -len(shape) <= axis < len(shape) else 1
+            if size in prover.sizes and prover.declared.get(str(size), SizeRange()).lower == 0:
+                found.append({**prover.sizes, str(size): 0})
+    return sizes.unique(found)
 
 
 def not_run(prover: Prover, asked: Sequence[Point]) -> Iterator[Missing]:

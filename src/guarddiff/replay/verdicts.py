@@ -22,6 +22,8 @@ def without_difference(finding: Finding, tried: Sequence[Outcome], apart: bool) 
         return given(finding, "unconfirmed", unknown[0].text)
     if agreed:
         told = f"{agreed} sizes that break the guards were run and agree with eager PyTorch"
+        if agreed == 1:
+            told = "1 size that breaks the guards was run and agrees with eager PyTorch"
         if any(outcome.text == ELSEWHERE for outcome in tried):
             told = f"at {agreed} sizes that break the guards {ELSEWHERE}"
         return given(finding, "harmless", told)

@@ -117,6 +117,7 @@ def _inputs(recording: Recording) -> Inputs:
     inputs = Inputs(leaves, placeholders, shape_env.Namer(names, variables, fixed_numbers))
     taken = _names(placeholders)
     stems = _stems(placeholders, {name for name, _ in taken})
+    ranges = shape_env.declared_ranges(recording.before) if is_program and recording.before else {}
     for placeholder in placeholders:
         if placeholder.onnx is None or not isinstance(placeholder.value, torch.Tensor):
             continue
@@ -125,6 +126,8 @@ def _inputs(recording: Recording) -> Inputs:
             dim = _dimension(placeholder, axis, size, taken, stems[placeholder.onnx])
             if dim is None:
                 continue
+            if is_program and not isinstance(size, int):
+                dim = replace(dim, declared=_of_program(ranges.get(shape_env.expression_of(size))))
             dims.append(dim)
             variable = _declare(inputs, dim, _axis_intent(placeholder, axis))
             for symbol in symbols.get((placeholder.name, axis), ()):
@@ -252,16 +255,16 @@ def _dimension(
     ):
         name = asked.name
     example = placeholder.leaf.value.shape[axis] if placeholder.leaf else shape_env.hint(size)
-    declared = asked.declared if asked else _undeclared(placeholder)
+    declared = asked.declared if asked else None if placeholder.leaf else _of_program(None)
     text = asked.name if derived and asked and asked.name else name
     leaf = placeholder.leaf
     parameter = leaf.parameter if leaf is not None and leaf.path == leaf.parameter.lower() else ""
     return Dimension(onnx, axis, name, text, int(example), declared, parameter=parameter)
 
 
-def _undeclared(placeholder: Placeholder) -> Declared | None:
-    """A symbolic dimension that nobody declared: of a program that was exported before, any size is meant."""
-    return Declared(SizeRange(), "symbolic in the program") if placeholder.leaf is None else None
+def _of_program(sizes: tuple[int, int | None] | None) -> Declared:
+    """What was declared for a symbolic dimension of a program that was exported before: its range, else any size."""
+    return Declared(SizeRange(*sizes) if sizes is not None else SizeRange(), "symbolic in the program")
 
 
 def _declare(inputs: Inputs, dim: Dimension, asked: AxisIntent | None) -> str:

@@ -56,6 +56,8 @@ _DUNDERS = {
 }
 _BY_CALLS = (_DUNDERS["__index__"], _DUNDERS["__float__"], _DUNDERS["__bool__"])
 """Questions that functions written in C ask as well: float(), math.sqrt(), max()."""
+_ANSWERS = frozenset({"is_contiguous", "is_non_overlapping_and_dense", "is_same_size", "equal"})
+"""Methods whose answer to the user's own code is a Python value: what is asked for one may decide a branch."""
 _EXTREMES = (_TORCH + os.path.join("_export", "non_strict_utils.py"), "_tensor_min_max")
 """What torch.export puts in place of max and min."""
 _FAKE_TENSORS = _TORCH + os.path.join("_subclasses", "fake_tensor.py")
@@ -134,6 +136,7 @@ class Moment:
         "path",
         "stack_trace",
         "torch_call",
+        "answered",
         "traced",
         "user",
     )
@@ -148,6 +151,7 @@ class Moment:
         self.call: tuple[CodeType, int, int, dict[str, Any]] | None = None
         self.op: str | None = None
         self.torch_call: str | None = None
+        self.answered = False
         self.module: Any = None
         self.path: str | None = None
         self.node: str | None = None
@@ -190,6 +194,8 @@ def observe(graph: bool, depth: int = 2) -> Moment:
         frame = frame.f_back
     if graph:
         moment.branch = False
+    elif moment.answered:
+        moment.branch = True
     elif moment.user is None:
         _read_tracing_context(moment)
     return moment
@@ -280,6 +286,8 @@ def _read_operator(moment: Moment, frame: FrameType) -> None:
     elif name == "__torch_function__":
         function = frame.f_locals.get("func")
         moment.torch_call = getattr(function, "__name__", None) or moment.torch_call
+        by_user = frame.f_back is not None and _is_user_frame(frame.f_back)
+        moment.answered = by_user and moment.torch_call in _ANSWERS
 
 
 def _read_interpreter_frame(moment: Moment, frame: FrameType) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ _PATH = re.compile(r"\[(?:'([^']*)'|\"[^\"]*\"|(\d+))\]|\.(\w+)")
 _UNBACKED = re.compile(r"(u|zuf)\d+$")
 """Symbols of data-dependent sizes and numbers."""
 _INFINITIES = {"oo", "-oo", "int_oo", "-int_oo"}
+_OWN_LOWER = 2
 
 
 def of_program(program: Any) -> Any:
@@ -63,6 +64,26 @@ def read(shape_env: Any, range_constraints: Mapping[Any, Any] | None = None) -> 
         replacements=tuple(shape_env.replacements.items()),
         constraints=tuple((s, r.lower, r.upper) for s, r in (range_constraints or {}).items()),
     )
+
+
+def declared_ranges(state: State) -> dict[Any, tuple[int, int | None]]:
+    """Symbol → range of a program's public constraints, as far as no guard of the state explains it: for a program that
+    was exported before, that is what was declared. Lower bounds up to 2 are torch's own; an upper of None has no end.
+    What is fixed to one size was not declared so."""
+    conditions = (*state.guards, *(condition for _, condition in state.asserts))
+    found = {}
+    for symbol, lower, upper in state.constraints:
+        alone = [guard for guard in conditions if getattr(guard, "free_symbols", None) == {symbol}]
+
+        def guarded(size: int, symbol: Any = symbol, alone: Sequence[Any] = alone) -> bool:
+            return any(guard.xreplace({symbol: sympy.Integer(size)}) == sympy.false for guard in alone)
+
+        if lower == upper:
+            continue
+        last = None if str(upper) in _INFINITIES or guarded(int(upper) + 1) else int(upper)
+        first = 0 if str(lower) in _INFINITIES or lower <= _OWN_LOWER or guarded(int(lower) - 1) else int(lower)
+        found[symbol] = (first, last)
+    return found
 
 
 def size_sources(shape_env: Any) -> dict[Any, tuple[str, int]]:
