@@ -161,6 +161,14 @@ NEXT = [
     (dataclasses.replace(untried().findings[0], reason="the export raised, so"), "Mend the error"),
     (dataclasses.replace(untried().findings[0], reason="differ at the example's own sizes"), "agree there"),
     (dataclasses.replace(untried().findings[0], reason="the time was used up"), "at such a size yourself"),
+    (
+        dataclasses.replace(untried().findings[0], reason="a value inside the model would have 1,073,741,824 elements"),
+        "Compare eager PyTorch and ONNX Runtime",
+    ),
+    (
+        dataclasses.replace(untried().findings[0], reason="the program was specialized before it came here, and …"),
+        "Export the module that the program was made from",
+    ),
     (quiet().findings[0], "Nothing to do"),
     (quiet().findings[1], "another way"),
     (quiet().findings[2], "Nothing to do"),

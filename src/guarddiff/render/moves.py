@@ -26,7 +26,14 @@ _TO_TRY: tuple[tuple[str, str], ...] = (
         r"example's own sizes",
         "Look at the example's own sizes first: PyTorch and ONNX Runtime have to agree there.",
     ),
-    (r"used up|too large|more than", "Compare eager PyTorch and ONNX Runtime at such a size yourself."),
+    (
+        r"program was specialized before",
+        "Export the module that the program was made from: what fixes its sizes is then seen, and sizes are compared.",
+    ),
+    (
+        r"used up|too large|more than|would have [\d,]+ elements",
+        "Compare eager PyTorch and ONNX Runtime at such a size yourself.",
+    ),
 )
 """Patterns of the reason for ``unconfirmed``, and what then helps to try it."""
 
