@@ -286,8 +286,8 @@ UNKNOWN = Outcome("unknown", text="who knows")
 @pytest.mark.parametrize(
     ("tried", "verdict", "reason"),
     [
-        ([AGREES], "harmless", "1 sizes that break the guards were run and agree with eager PyTorch"),
-        ([AGREES, REJECTED, REJECTED], "harmless", "1 sizes that break"),
+        ([AGREES], "harmless", "1 size that breaks the guards was run and agrees with eager PyTorch"),
+        ([AGREES, REJECTED, REJECTED], "harmless", "1 size that breaks"),
         ([REJECTED, REJECTED], "inherent", "eager PyTorch rejects every such size too (2 tried: RuntimeError: no)"),
         ([UNKNOWN], "unconfirmed", "who knows"),
         ([REJECTED, UNKNOWN], "unconfirmed", "who knows"),
