@@ -891,20 +891,32 @@ def checked_program(program: torch.export.ExportedProgram) -> guarddiff.Report:
         return guarddiff.check(program, verbose=False)
 
 
+def again(program: torch.export.ExportedProgram, saved: bool) -> torch.export.ExportedProgram:
+    """The program, or what is loaded of it after it was saved."""
+    if not saved:
+        return program
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    buffer.seek(0)
+    return torch.export.load(buffer)
+
+
+@pytest.mark.parametrize("saved", [False, True])
 @pytest.mark.parametrize("dim", [Dim("b", max=8), Dim("b", min=3, max=8), Dim.DYNAMIC(min=1, max=8)])
-def test_the_range_of_a_program_was_declared(dim: Any) -> None:
+def test_the_range_of_a_program_was_declared(dim: Any, saved: bool) -> None:
     program = torch.export.export(nn.ReLU(), (torch.randn(4, 3),), dynamic_shapes=({0: dim},))
-    assert checked_program(program).status == "clean"
+    assert checked_program(again(program, saved)).status == "clean"
 
 
+@pytest.mark.parametrize("saved", [False, True])
 @pytest.mark.parametrize("dim", [Dim.AUTO, Dim.AUTO(max=9)])
-def test_a_range_that_comes_of_a_branch_was_not_declared(dim: Any) -> None:
+def test_a_range_that_comes_of_a_branch_was_not_declared(dim: Any, saved: bool) -> None:
     class Branch(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x + 1 if x.shape[0] <= 8 else x - 1
 
     program = torch.export.export(Branch(), (torch.randn(4, 3),), dynamic_shapes=({0: dim},))
-    report = checked_program(program)
+    report = checked_program(again(program, saved))
     (finding,) = report.findings
     assert (report.status, finding.verdict) == ("specialized", "unconfirmed")
     assert admitted(finding) == {"x[0]": "at most 8"}

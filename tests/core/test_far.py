@@ -169,6 +169,19 @@ def test_guards_that_are_entailed_far_away() -> None:
         assert effect(["h < 20001"], dict.fromkeys(example, ANY), example, given=known) == "none"
 
 
+def test_periods_that_are_too_long_together() -> None:
+    """Each repeats, but not within the sizes that can be looked at together."""
+    assert not solve("h % 3 != 1", "h % 200000 != 60000", example=3).known
+    assert not solve("h % 7 != 1", "h // 300 % 300 != 100", example=7).known
+    given = ["h % 163 == 34"]
+    assert effect(["h // 60 % 293 != 229"], {"h": ANY}, {"h": 34}, given=given) == "restricts"
+
+
+@pytest.mark.parametrize("lower", [2**31, 2**33, 2**40])
+def test_ranges_that_begin_beyond_what_is_looked_at(lower: int) -> None:
+    assert effect(["h > 5"], {"h": SizeRange(lower)}, {"h": lower}) == "none"
+
+
 def test_what_is_not_clear_is_unknown() -> None:
     assert not solve("h != 5000000").known
     assert effect(["h != 5000000"], {"h": ANY}, {"h": 8}) == "restricts"
@@ -254,7 +267,10 @@ quotients = st.builds(lambda a, size: f"h // {a} != {size}", st.integers(1, 64),
 two = st.builds(lambda a, b, c: f"h < {a} or ({a + b} < h and h < {a + b + c})", st.integers(100, 60_000),
                 st.integers(1, 60_000), st.integers(2, 60_000))  # fmt: skip
 multiples = st.builds(lambda b: f"h % {b} == 0", st.sampled_from([2, 3, 5, 7, 14, 16, 32, 100, 224]))
-conditions = st.one_of(bounds, holes, sums, quotients, two, multiples)
+remainders = st.builds(lambda b, c: f"h % {b} != {c % b}", st.integers(2, 3000), st.integers(0, 3000))
+long_remainders = st.builds(lambda a, b, c: f"h // {a} % {b} != {c % b}", st.integers(2, 300), st.integers(2, 300),
+                            st.integers(0, 300))  # fmt: skip
+conditions = st.one_of(bounds, holes, sums, quotients, two, multiples, remainders, long_remainders)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)

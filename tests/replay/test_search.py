@@ -62,12 +62,13 @@ def test_squeeze_of_a_size_of_one() -> None:
     assert finding.counterexample.kind == "runtime_error"
 
 
-def test_an_empty_part_of_what_is_concatenated() -> None:
+@pytest.mark.parametrize("join", [torch.cat, torch.concat])
+def test_an_empty_part_of_what_is_concatenated(join: Any) -> None:
     """A cache that is empty at first: torch decides the branch without a guard."""
 
     class Cached(nn.Module):
         def forward(self, x: torch.Tensor, past: torch.Tensor) -> torch.Tensor:
-            return torch.cat([past, x], 1) + 1 if past.shape[1] > 0 else x
+            return join([past, x], 1) + 1 if past.shape[1] > 0 else x
 
     example = (torch.randn(2, 3, 4), torch.randn(2, 4, 4))
     finding = confirmed(full(Cached(), example, ({1: "t"}, {1: "p"})))

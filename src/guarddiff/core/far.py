@@ -52,7 +52,7 @@ def turns(guard: Expression, at: At, start: int, stop: int) -> list[int]:
         for place in np.flatnonzero(differ)
     }
     found.add(_first(guard, at, np.arange(int(begins[-1]) * period, stop + 1), period))
-    found.update(_firsts(guard, at, numbers([guard], start, stop)[:, None] + np.arange(-2, 3), period))
+    found.update(_firsts(guard, at, numbers(guard, start, stop)[:, None] + np.arange(-2, 3), period))
     return sorted(size for size in found if size is not None and start < size <= stop)
 
 
@@ -116,17 +116,14 @@ def varies(guard: Expression, at: At, start: int, period: int) -> bool:
     return bool(true.any() and false.any())
 
 
-def numbers(guards: Iterable[Expression], start: int, stop: int) -> _Array:
-    """Sizes within the bounds at which guards may turn for the numbers in them: the largest of these, their sums and
-    differences, what these are divided by the others, and where a guard divides their products as well."""
-    found: set[int] = set()
-    for guard in guards:
-        written = sorted({abs(number) for number in guard.constants if number}, reverse=True)[:_MOST_NUMBERS]
-        ends = {*written, *(one * other for one in written for other in written if "//" in guard.text)}
-        sums = {one + sign * other for one in ends for other in (0, *written) for sign in (1, -1)}
-        parts = {number // other for number in sums for other in (1, *written)}
-        found |= {number for number in parts if start < number <= stop}
-    return np.asarray(sorted(found), np.int64)
+def numbers(guard: Expression, start: int, stop: int) -> _Array:
+    """Sizes within the bounds at which a guard may turn for the numbers in it: the largest of these, their sums and
+    differences, what these are divided by the others, and where the guard divides their products as well."""
+    written = sorted({abs(number) for number in guard.constants if number}, reverse=True)[:_MOST_NUMBERS]
+    ends = {*written, *(one * other for one in written for other in written if "//" in guard.text)}
+    sums = {one + sign * other for one in ends for other in (0, *written) for sign in (1, -1)}
+    parts = {number // other for number in sums for other in (1, *written)}
+    return np.asarray(sorted(number for number in parts if start < number <= stop), np.int64)
 
 
 def _truth(guard: Expression, at: At, begins: _Array, length: int) -> tuple[_Array, _Array]:

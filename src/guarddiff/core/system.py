@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ _PAIRS = 100_000  # combinations tried to see whether two dimensions are equal
 _FAR_SIZES, _FAR_ROWS = 32, 8  # of one far stretch: of a dimension alone, and of one that others are tied to
 _FAR_NUMBERS = 48  # far sizes for the numbers in guards
 _FAR_POINTS = 20_000
+_FAR_GUARDS = 64  # guards that are asked where they turn, for one other
 _FAR_STRETCH = 4096  # consecutive sizes, for guards that repeat
 
 _Array = NDArray[Any]
@@ -72,6 +74,8 @@ class System:
     cross: list[Expression]
     ties: dict[int, list[Expression]]  # the same guards by each group they name
     example: Mapping[str, int]
+    _turns: dict[tuple[str, tuple[int, ...], int, int], list[int]] = field(default_factory=dict)
+    _numbers: dict[tuple[str, int, int], _Array] = field(default_factory=dict)
 
     def indices(self, expression: Expression) -> list[int]:
         return sorted({self.owner[name] for name in expression.variables})
@@ -119,7 +123,10 @@ class System:
             return []
         uppers = [group.upper for group in groups if group.upper is not None]
         start = max(group.top for group in groups) if start is None else start
-        return far.turns(guard, self.moving(moved), start, min([far.LIMIT, *uppers]))
+        key = (guard.text, tuple(moved), start, min([far.LIMIT, *uppers]))
+        if key not in self._turns:
+            self._turns[key] = far.turns(guard, self.moving(moved), start, key[-1])
+        return self._turns[key]
 
     def fails_far_away(self, guard: Expression, given: Sequence[Expression], near: Sequence[int]) -> bool:
         """Whether the guard is seen to be false at a point beyond the sizes that are looked at, at which the ``given``
@@ -151,16 +158,25 @@ class System:
         if not group.beyond:
             return np.zeros(0, np.int64)
         stop = far.LIMIT if group.upper is None else min(group.upper, far.LIMIT)
+        if group.top >= stop:
+            return np.zeros(0, np.int64)
+        guards = guards[:_FAR_GUARDS]
         length = max(far.common_period([*group.own, *guards], _FAR_STRETCH), 2 * most)
-        doublings = [group.top + 1 << power for power in range(32)]
+        doublings = [size for power in range(32) if (size := group.top + 1 << power) <= stop]
         turned = [turn for guard in guards for turn in self._turns_along(guard, index)]
-        written = far.numbers(guards, group.top, stop)
+        written = np.unique(np.concatenate([self._written(guard, group.top, stop) for guard in guards]))
         nearest = np.concatenate([doublings, turned, written[:: max(1, len(written) // _FAR_NUMBERS)]]).astype(np.int64)
         begins = np.unique(np.concatenate([nearest - 2, [stop - length + 1]]))
         sizes = begins[:, None] + np.arange(length)
         admitted = group.satisfies(sizes) & (sizes > group.top) & (sizes <= stop)
         chosen = admitted & (np.cumsum(admitted, axis=1) <= most)
         return np.unique(sizes[chosen])
+
+    def _written(self, guard: Expression, start: int, stop: int) -> _Array:
+        key = (guard.text, start, stop)
+        if key not in self._numbers:
+            self._numbers[key] = far.numbers(guard, start, stop)
+        return self._numbers[key]
 
     def _turns_along(self, guard: Expression, index: int) -> list[int]:
         """Where a guard turns beyond the sizes that are looked at, while a group alone takes a size, or all of the
@@ -203,19 +219,34 @@ def _look_further(system: System, guards: Sequence[Expression], asked: Sequence[
     for index, group in enumerate(system.groups):
         if group.beyond:
             alone = [guard for guard in asked if system.indices(guard) == [index]]
-            _reach_repetition(group, [*group.own, *alone], system.moving([index]))
+            _reach_repetition(system, index, [*group.own, *alone])
             _reach_turns(system, index)
 
 
-def _reach_repetition(group: Group, guards: Sequence[Expression], at: far.At) -> None:
-    several = []
+def _has_ended(system: System, index: int) -> bool:
+    """Whether an own guard of the group admits none of the largest sizes that are looked at, and turns nowhere after
+    them."""
+    group = system.groups[index]
+    last = np.arange(max(group.top // 2, group.lower), group.top + 1)
+    own = [guard for guard in group.own if group.truth(guard, last)[1].all()]
+    return any(not system.turns(guard, [index]) for guard in own)
+
+
+def _reach_repetition(system: System, index: int, guards: Sequence[Expression]) -> None:
+    group, at = system.groups[index], system.moving([index])
+    periods = []
     for guard in guards:
         period = far.period_of(guard.text)
         if period is not None and period > 1 and far.varies(guard, at, group.top, period):
-            several.append(guard)
-    period = far.common_period(several, far.LONGEST_PERIOD)
-    if group.top < 4 * period:
-        group.reach(2 * period)
+            periods.append(period)
+    if not periods:
+        return
+    common = math.lcm(*periods)
+    if common > far.LONGEST_PERIOD:
+        group.reach(2 * max(periods))
+        group.clear = _has_ended(system, index)  # what they admit together is not seen to repeat
+    elif group.top < 4 * common:
+        group.reach(2 * common)
 
 
 def _reach_turns(system: System, index: int) -> None:
@@ -235,7 +266,7 @@ def _reach_turns(system: System, index: int) -> None:
     if turned:
         group.reach(min(top, max(turned)))
     if any(turn > top for turn in turned):
-        group.clear = group.reach(last if ends else max(turned))
+        group.clear = group.reach(last if ends else max(turned)) and group.clear
     if ends and last > group.top:
         group.end(last)
     elif ends:

@@ -36,20 +36,20 @@ class Footprint:
     def too_large(self, point: Mapping[str, int]) -> int | None:
         """The elements of the largest value, where these are too many to run the model at the point."""
         found = self.elements(point)
-        return found if found > max(MOST_ELEMENTS, _TIMES * self.elements(self._example)) else None
+        return found if found > MOST_ELEMENTS and found > _TIMES * self.elements(self._example) else None
 
     def _read(self) -> Iterator[str]:
         """The numbers of elements that values have, as text."""
         for node in self._program.graph.nodes if self._program is not None else ():
             values = node.meta.get("val")
             for value in values if isinstance(values, (tuple, list)) else (values,):
-                if isinstance(value, torch.Tensor):
+                if isinstance(value, torch.Tensor) and not value.is_nested:
                     yield self._product(value.shape)
             if "scaled_dot_product" in str(node.target):  # its scores are a value of the ONNX model
                 given = [one for one in (*node.args, *node.kwargs.values()) if isinstance(one, torch.fx.Node)]
                 query, key = [*(one.meta.get("val") for one in given[:2]), None, None][:2]
-                if isinstance(query, torch.Tensor) and isinstance(key, torch.Tensor) and key.dim() > 1:
-                    yield self._product((*query.shape[:-1], key.shape[-2]))
+                if isinstance(query, torch.Tensor) and isinstance(key, torch.Tensor):
+                    yield self._product((*query.shape[:-1], *key.shape[-2:-1]))
 
     def _product(self, sizes: Any) -> str:
         return "*".join(f"({self._size_text(size)})" for size in sizes) or "1"

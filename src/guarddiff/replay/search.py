@@ -81,8 +81,8 @@ def _empty(prover: Prover) -> list[Point]:
     """Points at which one part of what the model concatenates is empty, as a cache is before the first step: no guard
     tells of a branch on that, for torch takes no dynamic size for 0."""
     found = []
-    graph = prover.tools.captured.graph if prover.tools.captured is not None else None
-    for node in graph.nodes if graph is not None else ():
+    program = prover.tools.programs.decomposed if prover.tools.programs is not None else None
+    for node in program.graph.nodes if program is not None else ():
         if str(node.target) != "aten.cat.default" or not isinstance(node.args[0], (list, tuple)):
             continue
         axis = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)

@@ -7,11 +7,15 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from guarddiff.core import domain
 from guarddiff.core.dims import Dimension
 from guarddiff.core.domain import SizeRange
 from guarddiff.core.finding import Finding
+from guarddiff.core.points import truth
 from guarddiff.replay.ties import apart, mended, ties_of
 
 Point = dict[str, int]
@@ -141,12 +145,25 @@ def far_off(
         upper = declared.get(v, SizeRange()).upper
         for size in (max(_FAR_TIMES * example[v], _FAR_SIZE), _FEW_TIMES * example[v]):
             first = size + 1 if upper is None else min(size + 1, upper)
-            points = ({**example, v: first + more} for more in range(_FAR_SIZE))
-            point = next((p for p in points if _inside(p, declared) and _broken(finding.guards, p)), None)
-            if point is not None and fits(point):
+            last = first + _FAR_SIZE - 1 if upper is None else min(first + _FAR_SIZE - 1, upper)
+            broken = _first_broken(finding.guards, example, v, np.arange(first, last + 1))
+            point = {**example, v: broken or 0}
+            if broken is not None and _inside(point, declared) and fits(point):
                 found.append(point)
                 break
     return found
+
+
+def _first_broken(guards: Sequence[str], example: Mapping[str, int], variable: str, candidates: Any) -> int | None:
+    """The first of these sizes of a dimension at which a guard is false."""
+    false = np.zeros(len(candidates), bool)
+    for text in guards:
+        try:
+            false |= truth(domain.parse(text), {**example, variable: candidates})[1]
+        except (domain.GuardTextError, KeyError, OverflowError):
+            continue
+    places = np.flatnonzero(false)
+    return int(candidates[places[0]]) if places.size else None
 
 
 def broadcast_the_other_way(

@@ -117,7 +117,7 @@ def _inputs(recording: Recording) -> Inputs:
     inputs = Inputs(leaves, placeholders, shape_env.Namer(names, variables, fixed_numbers))
     taken = _names(placeholders)
     stems = _stems(placeholders, {name for name, _ in taken})
-    ranges = shape_env.declared_ranges(recording.before) if is_program and recording.before else {}
+    ranges = _program_ranges(recording) if is_program else {}
     for placeholder in placeholders:
         if placeholder.onnx is None or not isinstance(placeholder.value, torch.Tensor):
             continue
@@ -260,6 +260,15 @@ def _dimension(
     leaf = placeholder.leaf
     parameter = leaf.parameter if leaf is not None and leaf.path == leaf.parameter.lower() else ""
     return Dimension(onnx, axis, name, text, int(example), declared, parameter=parameter)
+
+
+def _program_ranges(recording: Recording) -> dict[Any, tuple[int, int | None]]:
+    """What was declared for the symbols of a program that was exported before; empty for one that was saved and loaded,
+    and so has lost the guards of its ShapeEnv, where the texts of guards that it kept may be what narrows them."""
+    if recording.before is None or recording.env is None:
+        return {}
+    history = bool(recording.env.source_to_var) or getattr(recording.captured, "_guards_code", None) == []
+    return shape_env.declared_ranges(recording.before) if history else {}
 
 
 def _of_program(sizes: tuple[int, int | None] | None) -> Declared:

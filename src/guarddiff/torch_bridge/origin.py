@@ -287,7 +287,7 @@ def _read_operator(moment: Moment, frame: FrameType) -> None:
         function = frame.f_locals.get("func")
         moment.torch_call = getattr(function, "__name__", None) or moment.torch_call
         by_user = frame.f_back is not None and _is_user_frame(frame.f_back)
-        moment.answered = by_user and moment.torch_call in _ANSWERS
+        moment.answered = moment.answered or (by_user and moment.torch_call in _ANSWERS)
 
 
 def _read_interpreter_frame(moment: Moment, frame: FrameType) -> None:
