@@ -175,6 +175,7 @@ def test_periods_that_are_too_long_together() -> None:
     assert not solve("h % 7 != 1", "h // 300 % 300 != 100", example=7).known
     given = ["h % 163 == 34"]
     assert effect(["h // 60 % 293 != 229"], {"h": ANY}, {"h": 34}, given=given) == "restricts"
+    assert effect(["h // 51 % 55 != 0"], {"h": ANY}, {"h": 224}, given=["h % 224 == 0"]) == "restricts"
 
 
 @pytest.mark.parametrize("lower", [2**31, 2**33, 2**40])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from guarddiff.core import far
 from guarddiff.core.guard_text import Expression, GuardTextError, conjuncts, parse
-from guarddiff.core.points import Group, grid, group_of, truth
+from guarddiff.core.points import MOST_SIZES, Group, grid, group_of, truth
 from guarddiff.core.words import SizeRange
 
 SMALL = 1
@@ -136,6 +136,8 @@ class System:
         """
         if far.counts(guard):
             return False
+        if len(near) == 1 and self._fails_within_a_period(guard, self.groups[near[0]]):
+            return True
         for first in self.indices(guard):
             indices = [first, *(index for index in near if index != first)]
             rows = self._far_sizes(first, [guard, *given], _FAR_ROWS if len(indices) > 1 else _FAR_SIZES)
@@ -151,6 +153,19 @@ class System:
                 return True
         return False
 
+    def _fails_within_a_period(self, guard: Expression, group: Group) -> bool:
+        """Whether a guard on one group alone is false within the sizes after which it and the group's own guards repeat
+        together, where these are more than those that are looked at."""
+        alone, at = far.period_of(guard.text), self.moving(self.indices(guard))
+        if not group.beyond or alone is None or not far.varies(guard, at, group.top, alone):
+            return False
+        period = far.common_period([guard, *group.own], MOST_SIZES)
+        if period <= group.top:
+            return False
+        sizes = np.arange(group.top + 1, group.top + 1 + period)
+        false = group.truth(guard, sizes)[1]
+        return bool(false.any() and (false & group.satisfies(sizes)).any())
+
     def _far_sizes(self, index: int, guards: Sequence[Expression], most: int) -> _Array:
         """Sizes of a group beyond those that are looked at, which its own guards admit: ``most`` after each of the
         doublings, of the numbers in ``guards``, and of the places where these turn; and the last ones."""
@@ -161,7 +176,8 @@ class System:
         if group.top >= stop:
             return np.zeros(0, np.int64)
         guards = guards[:_FAR_GUARDS]
-        length = max(far.common_period([*group.own, *guards], _FAR_STRETCH), 2 * most)
+        repeats = far.common_period([*group.own, *guards], MOST_SIZES)
+        length = max(min(repeats, _FAR_STRETCH), 2 * most)
         doublings = [size for power in range(32) if (size := group.top + 1 << power) <= stop]
         turned = [turn for guard in guards for turn in self._turns_along(guard, index)]
         written = np.unique(np.concatenate([self._written(guard, group.top, stop) for guard in guards]))
