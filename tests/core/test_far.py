@@ -169,6 +169,14 @@ def test_guards_that_are_entailed_far_away() -> None:
         assert effect(["h < 20001"], dict.fromkeys(example, ANY), example, given=known) == "none"
 
 
+@pytest.mark.parametrize("horizon", [60, 61, 62, 63, 16384, 16385])
+@pytest.mark.parametrize("guard", ["h < 10 or h % 4 != 3", "not ((h % 4 < h % 3) and (h - 5 > h // 2))"])
+def test_what_repeats_after_another_beginning_does_not_go_on(guard: str, horizon: int) -> None:
+    found = admitted([guard], {"h": ANY}, {}, horizon=horizon)["h"]
+    true = parse(guard).evaluate({"h": np.arange(40_000)})[0]
+    assert not [size for size in range(40_000) if size in found and not true[size]]
+
+
 def test_periods_that_are_too_long_together() -> None:
     """Each repeats, but not within the sizes that can be looked at together."""
     assert not solve("h % 3 != 1", "h % 200000 != 60000", example=3).known

@@ -102,14 +102,16 @@ def _intervals(mask: _Array, lower: int, goes_on: bool) -> tuple[Interval, ...]:
 
 
 def _goes_on(mask: _Array) -> bool:
-    """The set reaches the last size looked at, in its only stretch or one longer than every gap before it."""
+    """The set reaches the last size looked at, in its only stretch, or in one longer than every gap and every stretch
+    before it, or than a third of all: what repeats has others as long as the last."""
     if not mask[-1]:
         return False
     firsts, lasts = _runs(mask)
     if len(firsts) == 1:
         return bool(lasts[0] > firsts[0])
     gaps = np.diff(np.concatenate(([-1], np.stack((firsts, lasts), 1).ravel())))[::2] - 1
-    return bool(lasts[-1] - firsts[-1] + 1 > gaps.max())
+    *earlier, length = (lasts - firsts + 1).tolist()
+    return bool(length > gaps.max() and (length > max(earlier) or 3 * length >= mask.size))
 
 
 def _pattern(mask: _Array, start: int) -> _Pattern | None:
