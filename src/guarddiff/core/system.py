@@ -240,12 +240,17 @@ def _look_further(system: System, guards: Sequence[Expression], asked: Sequence[
 
 
 def _has_ended(system: System, index: int) -> bool:
-    """Whether an own guard of the group admits none of the largest sizes that are looked at, and turns nowhere after
-    them."""
+    """Whether an own guard of the group admits none of the largest sizes that are looked at, as many as it repeats
+    after, and turns nowhere after them."""
     group = system.groups[index]
-    last = np.arange(max(group.top // 2, group.lower), group.top + 1)
-    own = [guard for guard in group.own if group.truth(guard, last)[1].all()]
-    return any(not system.turns(guard, [index]) for guard in own)
+    for guard in group.own:
+        period = far.period_of(guard.text)
+        if period is None or 2 * period > group.top - group.lower:
+            continue
+        last = np.arange(group.top - 2 * period, group.top + 1)
+        if group.truth(guard, last)[1].all() and not system.turns(guard, [index]):
+            return True
+    return False
 
 
 def _reach_repetition(system: System, index: int, guards: Sequence[Expression]) -> None:
@@ -283,10 +288,11 @@ def _reach_turns(system: System, index: int) -> None:
         group.reach(min(top, max(turned)))
     if any(turn > top for turn in turned):
         group.clear = group.reach(last if ends else max(turned)) and group.clear
-    if ends and last > group.top:
+    if ends and last > group.top and (group.clear or not group.reach(last)):
         group.end(last)
-    elif ends:
+    elif ends:  # all that can be admitted is looked at
         group.reach(last)
+        group.clear = True
 
 
 def connected(sets: Iterable[set[Any]]) -> list[set[Any]]:
