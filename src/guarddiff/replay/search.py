@@ -18,6 +18,7 @@ from guarddiff.replay.sizes import Point
 from guarddiff.replay.verdicts import at_example
 
 _MOST_LADDERS = 6
+_JOINS = frozenset({"aten.cat.default", "aten.concat.default", "aten.concatenate.default"})
 
 
 AT_FURTHER_SIZES = "runs at further sizes"
@@ -83,7 +84,7 @@ def _empty(prover: Prover) -> list[Point]:
     found = []
     program = prover.tools.programs.decomposed if prover.tools.programs is not None else None
     for node in program.graph.nodes if program is not None else ():
-        if str(node.target) != "aten.cat.default" or not isinstance(node.args[0], (list, tuple)):
+        if str(node.target) not in _JOINS or not isinstance(node.args[0], (list, tuple)):
             continue
         axis = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)
         for part in node.args[0]:
